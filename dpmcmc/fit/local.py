@@ -207,11 +207,10 @@ def sample(
     known = check_call(schema, budget, random, progress).with_max_rows(max_rows)
     check_accepted(accept_low_quality)
     delta = usual_delta(known, budget) if delta is None else delta
-    privacy = _privacy(epsilon, delta, noise_multiplier)
+    asked: Any = epsilon  # a mapping is read by PrivacySpec, and the plan checks it
+    privacy = PrivacySpec(delta=delta, epsilon=asked, noise_multiplier=noise_multiplier)
     given = _model(known, formula, family, prior, model)
-    spec = JobSpec(model=given, sampler=_options(sampler), privacy=privacy, spend=spend)
-    spec, earlier = _with_whitening(spec, whitening)
-    planned = planned_job(known, spec, earlier=earlier)
+    spec, planned = _planned(known, given, sampler, privacy, spend, whitening)
     check_rows(known, planned)
     yes_or_no = planned.spec.model.formula if planned.spec.model.family == "logistic" else None
     read = read_by(known, planned.spec.model)
@@ -288,17 +287,24 @@ def plan(
         return planned_job(formula.with_max_rows(max_rows), schema)
     known = check_call(schema, None, None).with_max_rows(max_rows)
     delta = usual_delta(known, None) if delta is None else delta
-    privacy = _privacy(epsilon, delta, noise_multiplier)
+    asked: Any = epsilon  # a mapping is read by PrivacySpec, and the plan checks it
+    privacy = PrivacySpec(delta=delta, epsilon=asked, noise_multiplier=noise_multiplier)
     given = _model(known, formula, family, prior, model)
-    spec = JobSpec(model=given, sampler=_options(sampler), privacy=privacy, spend=spend)
+    return _planned(known, given, sampler, privacy, spend, whitening)[1]
+
+
+def _planned(
+    schema: Schema,
+    model: ModelSpec,
+    sampler: AlgorithmOptions | str | None,
+    privacy: PrivacySpec,
+    spend: Spend,
+    whitening: object,
+) -> tuple[JobSpec, Plan]:
+    """Return the job of a call as it was asked for, and its plan. Raises SpecError."""
+    spec = JobSpec(model=model, sampler=_options(sampler), privacy=privacy, spend=spend)
     spec, earlier = _with_whitening(spec, whitening)
-    return planned_job(known, spec, earlier=earlier)
-
-
-def _privacy(epsilon: object, delta: float, noise_multiplier: float | None) -> PrivacySpec:
-    """Return the privacy of a call, whose numbers the plan checks."""
-    asked: Any = epsilon  # a mapping is read by PrivacySpec
-    return PrivacySpec(delta=delta, epsilon=asked, noise_multiplier=noise_multiplier)
+    return spec, planned_job(schema, spec, earlier=earlier)
 
 
 def _model(
@@ -306,7 +312,7 @@ def _model(
 ) -> ModelSpec:
     """Return the model that a call names in parts or as a whole. Raises SpecError."""
     if model is None:
-        return modelled(schema, formula or "", family, prior)
+        return modelled(schema, formula, family, prior)
     if not isinstance(model, ModelSpec):
         message = 'must be a ModelSpec, such as ModelSpec(family="logistic", formula="y ~ x")'
         raise SpecError("/model", message)

@@ -76,6 +76,11 @@ class Design:
         return tuple(dict.fromkeys([*names, *(c for v in self.offsets for c in v.columns)]))
 
     @property
+    def references(self) -> dict[str, int]:
+        """Numbers of the categories that others are compared with, by column."""
+        return {f.column: f.reference for term in self.terms for f in term if f.code is not None}
+
+    @property
     def read(self) -> tuple[str, ...]:
         """Names of all columns that the formula uses, with the response."""
         if self.answer is None:

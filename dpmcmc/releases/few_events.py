@@ -77,7 +77,7 @@ class _Cells:
 
     def __init__(self, design: Design) -> None:
         self._design, self._known = design, dict[_Product, int]()
-        self._references = {factor.column: factor.reference for t in design.terms for factor in t}
+        self._references = design.references
         for j, term in enumerate(design.terms):
             numbers = frozenset(factor for factor in term if factor.code is None)
             codes = frozenset((f.column, f.code) for f in term if f.code is not None)

@@ -262,7 +262,7 @@ def summary(
             "parameters": parameters,
             "verdict": job.verdict,
             "protects": protected(job),
-            "explanation": fetch.explanation(services, caller, job_id),
+            "explanation": fetch.explanation(services, job),
         }
     )
 

@@ -146,17 +146,19 @@ def summary(
     return job, [asdict(item) for item in diagnostics.summarise(after, released.parameters)]
 
 
-def explanation(services: Services, caller: Caller, job_id: UUID) -> tuple[str, ...]:
-    """What a regression found, in sentences; none of other jobs, and of old ones. As `chain`."""
+def explanation(services: Services, job: JobRow) -> tuple[str, ...]:
+    """What a regression found, in sentences; none of other jobs, and of old ones.
+
+    job: one of the caller's that succeeded, as `summary` returns it.
+    """
+    kept, verdict = job.summary, job.verdict
+    if kept is None or isinstance(kept, list) or verdict is None or "original" not in kept:
+        return ()  # an old job
+    if kind_of(job.resolved) is not ChainJob:
+        return ()
     with services.sessions.read() as session:
-        job = _succeeded(session, caller, job_id)
-        kept, verdict = job.summary, job.verdict
-        if kept is None or isinstance(kept, list) or verdict is None or "original" not in kept:
-            return ()  # an old job
-        if kind_of(job.resolved) is not ChainJob:
-            return ()
-        schema, spec = schema_of(session.get_one(DatasetRow, job.dataset_id)), job.resolved
-    chain_job = ChainJob.read(spec)
+        schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
+    chain_job = ChainJob.read(job.resolved)
     return explained(
         make_design(chain_job.used(schema), chain_job.spec.model.formula),
         chain_job.spec.model,

@@ -236,15 +236,11 @@ class Fitted:
                     raise SpecError(f"{pointer}/{name}", "give both, or neither for a derivative")
             pairs = [(value, against)]
         else:
-            base = column.categories[self._reference(covariate)] if against is None else against
+            reference = self.design.references.get(covariate, 0)
+            base = column.categories[reference] if against is None else against
             levels = [category for category in column.categories if category != base]
             pairs = [(end, base) for end in (levels if value is None else [value])]
         return [self._step(covariate, given, pair, pointer) for pair in pairs]
-
-    def _reference(self, covariate: str) -> int:
-        """Return the number of the category that the formula compares others with."""
-        factors = (factor for term in self.design.terms for factor in term)
-        return next((f.reference for f in factors if f.column == covariate), 0)
 
     def _step(
         self,
