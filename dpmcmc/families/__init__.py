@@ -13,12 +13,13 @@ from dpmcmc.families import (
 )
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
+from dpmcmc.families.grouping import with_groups
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import ModelSpec
 
 MODELS: dict[str, Model] = {
-    model.family: model
+    model.family: with_groups(model)
     for model in (
         logistic.MODEL,
         linear.MODEL,

@@ -1,7 +1,7 @@
 """The interface of a model, and the planner's guess of its posterior."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,11 @@ def unchanged(_: Design, __: JobSpec, positions: Floats) -> Floats:
     return positions
 
 
+def one(_: Design, __: ModelSpec) -> float:
+    """Return 1: positions are in the units of predictors."""
+    return 1.0
+
+
 def nothing(_: ModelOptions) -> None:
     """Return None: it has no rows that noisy_quadratic reads, or no response."""
 
@@ -57,6 +62,9 @@ class Model:
     response: options -> what one predictor means on the response's scale, for predictions.
     room: (a model of counts that vary more than it says, about the mean count, how many times as
     much; None where that is not known) -> what of this family has room for that, in words.
+    group_sd: the scale of the half normal prior of the sd of groups' effects, where a job leaves it
+    open; None of a family that knows no groups. unit: what positions of coefficients are times, to
+    be parameters.
     """
 
     family: str
@@ -73,10 +81,15 @@ class Model:
     response: Callable[[ModelOptions], Response | None] = nothing
     guess_of_large: Callable[[Design, JobSpec], Guess] | None = None
     room: Callable[[ModelSpec, float, float | None], str] | None = None
+    group_sd: Callable[[Design, ModelSpec], float] | None = None
+    unit: Callable[[Design, ModelSpec], float] = one
 
     def resolved(self, design: Design, model: ModelSpec) -> ModelSpec:
         """Return the model with nothing of its prior left open. Raises SpecError."""
-        names = self.parameters(design, model)
+        known = self.prior(design, replace(model, prior=None))[0]
+        names = self.parameters(design, model)[
+            : len(known)
+        ]  # groups' effects have the sd as theirs
         return resolved(model, names, lambda other: self.prior(design, other))
 
     def check_given(self, design: Design, model: ModelSpec, algorithm: str | None = None) -> None:

@@ -27,6 +27,7 @@ from dpmcmc.kernels.arithmetic.families import LINEAR
 
 SIGMA_PRIOR = 1.5  # sd of log_sigma
 SIGMAS_IN_RANGE = 8.0
+GROUP_SDS_IN_RANGE = 4.0  # scales of the prior of an sd of groups
 LARGE_SIGMAS_IN_RANGE = 16.0  # where the formula says nearly all of a response
 
 
@@ -59,6 +60,12 @@ def prior(design: Design, model: ModelSpec) -> Normals:
         means[names.index(INTERCEPT)] = middle - design.middle_offset
     means[d:], sds[d:] = math.log(spread / SIGMAS_IN_RANGE), SIGMA_PRIOR
     return given(model.prior, names, (means, sds), same=d)
+
+
+def group_sd(design: Design, _: ModelSpec) -> float:
+    """Return the scale of the prior of the sd of groups: a quarter of the response's range."""
+    response = number_of(design)
+    return (response.upper - response.lower) / GROUP_SDS_IN_RANGE
 
 
 class LinearForm(DesignForm):
@@ -152,4 +159,6 @@ MODEL = Model(
     rows=lambda _: Linear(),
     response=lambda _: NUMBER,
     guess_of_large=guess_of_large,
+    group_sd=group_sd,
+    unit=unit_of,
 )

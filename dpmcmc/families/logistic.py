@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families.assumptions import Guess
-from dpmcmc.families.base import PROBE_MOVE, Model, usual_prior
+from dpmcmc.families.base import PROBE_MOVE, Model, one, usual_prior
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.scores.base import BINOMIAL, TINY, Evaluation, Link, Terms, nodes_of, single
@@ -127,4 +127,5 @@ MODEL = Model(
     rows=lambda _: Logistic(),
     response=lambda _: YES,
     guess_of_large=guess_of_large,
+    group_sd=one,
 )

@@ -14,7 +14,7 @@ from scipy.special import pdtr
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families.assumptions import Guess
-from dpmcmc.families.base import Model, guess_of
+from dpmcmc.families.base import Model, guess_of, one
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.priors import DEFAULT_SCALE, Normals, given, usual
@@ -211,4 +211,5 @@ MODEL = Model(
     prior=prior,
     rows=lambda _: Poisson(),
     response=lambda _: COUNT,
+    group_sd=one,
 )

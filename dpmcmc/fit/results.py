@@ -157,6 +157,7 @@ class Result:
         except (TypeError, ValueError) as error:
             raise SpecError("/given", message) from error
         names = covariates(self.design)
+        names = [name for name in names if name in columns or name not in self.design.grouped_by]
         for name in names:
             if name not in columns:
                 raise SpecError("/given", f"the data frame has no column {name!r}")

@@ -1,15 +1,16 @@
 """The public design of a formula and a schema: the bounds of every covariate of a row."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError
-from dpmcmc.base.names import coefficient_names
+from dpmcmc.base.names import INTERCEPT, coefficient_names
 from dpmcmc.formula.coding import pieces
 from dpmcmc.formula.columns import Columns, Factor, Source, Variable, bounds_of, size_of
+from dpmcmc.formula.grouping import Grouping, grouping_of
 from dpmcmc.formula.parse import POINTER, parse
 from dpmcmc.formula.variables import (
     check_response,
@@ -46,7 +47,8 @@ class Design:
     terms: the factors whose product a column is. lower, upper: (d,) bounds of each column. group:
     (d,) numbers; of the columns of one group at most one is nonzero in any row. max_norm: largest
     Euclidean norm of a row within the bounds. mixing: (k, j, weight): column j is the sum of the
-    formula's columns k before centring, times these weights.
+    formula's columns k before centring, times these weights. grouping: of rows, whose effects are
+    no columns of the design; None without.
     """
 
     response: str
@@ -61,6 +63,7 @@ class Design:
     answer: Column | None = None
     computed: Source | None = None
     offsets: tuple[Variable, ...] = ()
+    grouping: Grouping | None = None
 
     @property
     def renamed(self) -> dict[str, str]:
@@ -73,7 +76,13 @@ class Design:
     def covariates(self) -> tuple[str, ...]:
         """The columns of the schema that a row's covariates and offset are computed from."""
         names = [c for term in self.terms for factor in term for c in factor.columns]
-        return tuple(dict.fromkeys([*names, *(c for v in self.offsets for c in v.columns)]))
+        names += [c for v in self.offsets for c in v.columns]
+        return tuple(dict.fromkeys([*names, *self.grouped_by]))
+
+    @property
+    def grouped_by(self) -> tuple[str, ...]:
+        """The columns of the schema whose categories group rows."""
+        return () if self.grouping is None else (self.grouping.column,)
 
     @property
     def references(self) -> dict[str, int]:
@@ -234,7 +243,13 @@ def make_design(schema: Schema, formula: str) -> Design:
     else:
         check_response(answer, [*terms, list(offsets)])
     check_terms(terms)
-    return _assembled(schema, answer, terms, offsets)
+    design = _assembled(schema, answer, terms, offsets)
+    grouping = grouping_of(schema, parsed.groups, design.read)
+    if grouping is not None and design.parameters[0] != INTERCEPT:
+        raise SpecError(
+            POINTER, "groups need an intercept, which is their mean: leave out 0 or - 1"
+        )
+    return replace(design, grouping=grouping)
 
 
 def _assembled(

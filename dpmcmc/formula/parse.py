@@ -25,6 +25,10 @@ _WORDS = re.compile(
 _DOTS = re.compile(rf"{_WORDS.pattern}|\.")
 _OTHERS = re.compile(r"[\w\s~+\-*:/^().,=\[\]]*")  # all that is in a formula beside them
 _FOLLOWED = re.compile(r"\s*(?:\(|=(?!=))")  # the name of a function, or of an option
+_PART = r"((?:`[^`]*`|[^()|`])*)"
+_GROUPED = re.compile(
+    rf"(\+)?\s*\(\s*{_PART}\|{_PART}\)\s*(\+)?"
+)  # (1 | ward), and signs beside it
 _PARTS = ("L", "M", "N")  # Unicode categories of what a name consists of
 _JOINERS = "_.\u200c\u200d"
 # names of functions as R and NumPy spell them
@@ -56,10 +60,14 @@ Term = tuple[Token, ...]
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A parsed formula. response: or None. terms: one without factors is the intercept."""
+    """A parsed formula. response: or None. terms: one without factors is the intercept.
+
+    groups: what stands before and after the bar of each (1 | ward).
+    """
 
     response: Token | None
     terms: tuple[Term, ...]
+    groups: tuple[tuple[str, str], ...] = ()
 
 
 def with_stand_ins(text: str) -> tuple[str, dict[str, str]]:
@@ -127,9 +135,18 @@ def parse(formula: str, columns: tuple[str, ...] = ()) -> Parsed:
 
     columns: all that there are, which `.` stands for on the right side.
     """
+    if not isinstance(formula, str):
+        raise SpecError(POINTER, REMEDY)
+    if len(formula) > MAX_LENGTH:
+        raise SpecError(POINTER, f"longer than {MAX_LENGTH} characters")
+    formula, groups = _without_groups(formula)
     _check_form(formula)
-    python_text, names = with_stand_ins(_with_all_columns(formula, columns))
+    taken = {unwritten(name) for _, name in groups}
+    others = tuple(column for column in columns if column not in taken)
+    python_text, names = with_stand_ins(_with_all_columns(formula, others))
     sides = _sides(python_text)
+    if groups and set(sides) == {"root"}:
+        raise SpecError(POINTER, f"groups need a response: {REMEDY} + (1 | group)")
     if set(sides) == {"root"}:
         return Parsed(None, _kept(sides["root"], "root", python_text, names))
     if set(sides) != {"lhs", "rhs"} or len(sides["lhs"]) != 1:
@@ -137,7 +154,22 @@ def parse(formula: str, columns: tuple[str, ...] = ()) -> Parsed:
     response = _terms(sides["lhs"], names)[0]
     if len(response) != 1:
         raise SpecError(POINTER, "the response must be one column")
-    return Parsed(response[0], _kept(sides["rhs"], "rhs", python_text, names))
+    return Parsed(response[0], _kept(sides["rhs"], "rhs", python_text, names), groups)
+
+
+def _without_groups(formula: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return a formula without its (1 | ward), and what is before and after each bar."""
+    left, tilde, right = formula.partition("~")
+    groups: list[tuple[str, str]] = []
+
+    def taken(match: re.Match[str]) -> str:
+        groups.append((match[2].strip(), match[3].strip()))
+        return " + " if match[1] and match[4] else ""
+
+    right = _GROUPED.sub(taken, right)
+    if groups and not right.strip():
+        right = " 1"
+    return left + tilde + right, tuple(groups)
 
 
 def _sides(python_text: str) -> dict[str, Any]:
@@ -200,7 +232,7 @@ TRIALS = "counts of trials are not available: give one row for each trial, famil
 _COMPARED = "comparisons are not available: declare a column of categories"
 # signs of other software, and what to write here
 _REFUSED = {
-    "|": "grouped effects, such as (1 | g), are not available: write C(g), or g:x for slopes",
+    "|": "effects of groups are written (1 | g), as a term of their own",
     "%c%": "a %in% b is written a:b",  # words are c there
     "<": _COMPARED,
     ">": _COMPARED,
@@ -211,11 +243,7 @@ _REFUSED = {
 
 
 def _check_form(formula: str) -> None:
-    """Raise SpecError on a text that is too long or has characters that no formula needs."""
-    if not isinstance(formula, str):
-        raise SpecError(POINTER, REMEDY)
-    if len(formula) > MAX_LENGTH:
-        raise SpecError(POINTER, f"longer than {MAX_LENGTH} characters")
+    """Raise SpecError on a text that has characters that no formula needs."""
     remainder = _WORDS.sub("c", formula)
     if "|" in remainder.partition("~")[0]:
         raise SpecError(POINTER, TRIALS)

@@ -215,7 +215,8 @@ class NoisyQuadraticOptions:
     not expect: narrower where responses follow the model, and another answer where they do not. The
     default is "model".
     rounds: of a job whose epsilon is {"up_to": 4, "until": "reliable"}, how often it may look
-    whether its result is reliable, 1 to 5.
+    whether its result is reliable, 1 to 5. num_joint: of a model with groups, Newton steps of
+    coefficients and groups together before the last look, 1 to 12.
     """
 
     algorithm: Literal["noisy_quadratic"] = "noisy_quadratic"
@@ -226,6 +227,7 @@ class NoisyQuadraticOptions:
     whitening: str | None = None
     estimand: Literal["model", "robust"] | None = None
     rounds: int | None = None
+    num_joint: int | None = None
 
     @property
     def clip_bound(self) -> None:

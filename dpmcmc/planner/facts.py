@@ -52,6 +52,7 @@ class PublicFacts:
             known_scale=self.spec.model.options.noise_scale is not None,
             unit_rows=self.design.schema.unit_rows,
             persons=self.design.schema.unit != ROW,
+            groups=0 if self.design.grouping is None else self.design.grouping.count,
         )
 
     def assumptions(self, spec: JobSpec) -> Assumptions:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families import MODELS
-from dpmcmc.families.scores.given import is_given
+from dpmcmc.families.scores.given import ALGORITHM, is_given
 from dpmcmc.inputs.options import Start
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner.facts import PublicFacts
@@ -27,6 +27,7 @@ EXACT_RELEASE_REASON = (
     "for this model it is exact: more budget brings it to the posterior, and a chain no nearer"
 )
 OFFSETS_REASON = "rows have offsets or weights, which chains do not read"
+GROUPS_REASON = "no chain samples models with groups"
 FEW_ROWS_REASON = "of so few rows no chain is judged by how it moves"
 SAFE_ESS = 2000.0  # expected draws of a chain that its own R-hat, below 1.01, will hardly refuse
 # posterior sds that a release's mean may be off before a chain can be worth its time
@@ -60,7 +61,7 @@ def _beside(facts: PublicFacts, spec: JobSpec) -> list[Filled]:
 
     Those that are expected to be of use, and know all that the job asks for.
     """
-    if is_given(facts.design, spec.model):
+    if is_given(facts.design, spec.model) or facts.design.grouping is not None:
         return []
     jobs = []
     for release in RELEASES.values():
@@ -98,6 +99,8 @@ def _chosen(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]
     near = min((filled for _, filled in releases), key=lambda filled: filled.modelled, default=None)
     if near is not None and is_given(facts.design, spec.model):
         return near, (_of_release(near), OFFSETS_REASON)
+    if near is not None and facts.design.grouping is not None:
+        return near, (_of_release(near), GROUPS_REASON)
     if near is not None and not MODELS[spec.model.family].chains:
         return near, (_of_release(near), NO_CHAIN_REASON)
     if near is not None and of_few_rows(facts.design.schema, PROBE):
@@ -127,6 +130,8 @@ def named(spec: JobSpec, algorithm: str) -> JobSpec:
 def _releases(facts: PublicFacts, spec: JobSpec) -> list[tuple[Release[Any, Any, Any], Filled]]:
     family = spec.model.family
     some = [release for release in RELEASES.values() if offered(release, family)]
+    if facts.design.grouping is not None:
+        some = [release for release in some if release.name == ALGORITHM]
     return [(release, fill(facts, named(spec, release.name))) for release in some]
 
 

@@ -31,6 +31,7 @@ from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.releases import few_events, prior_conflict
 from dpmcmc.releases.base import Posterior, Stored, prior_of
 from dpmcmc.releases.dp_vi import Variational
+from dpmcmc.releases.grouped_posterior import Arrow
 from dpmcmc.releases.newton_path import UNSEEN
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_verdict import MAX_LAST_STEP, MAX_PREDICTOR_SD, lost, predictor_sd
@@ -184,8 +185,9 @@ class StoredRelease:
         if type(num_draws) is not int or not 1 <= num_draws <= MOST_DRAWS:
             raise SpecError("/num_draws", f"must be a whole number between 1 and {MOST_DRAWS}")
         random = random or SystemRandom()
-        (mean, precision), others = self._joined(prior or {})
-        job_posterior = self._stored.posterior(mean, precision, random)
+        grouped, prior = self._of_groups(prior or {})
+        (mean, precision), others = self._joined(prior)
+        job_posterior = grouped.posterior(mean, precision, random)
         conflict = self._conflict(mean, precision, prior or ())
         if others:
             posterior = self._sampled(job_posterior, (mean, precision), others, num_draws, random)
@@ -198,6 +200,33 @@ class StoredRelease:
         )
         reasons = (*self._judged(draws, precision if prior else None), *conflict)
         return FreePosterior(self, draws, tested, priors, reasons, scale)
+
+    def _of_groups(
+        self, prior: Mapping[str, RequestedPrior]
+    ) -> tuple[Stored, Mapping[str, RequestedPrior]]:
+        """Return what is stored, with the prior of the sd of groups that asked, and other priors.
+
+        Raises SpecError.
+        """
+        grouping, stored = self._design.grouping, self._stored
+        if grouping is None or not isinstance(stored, Arrow) or not isinstance(prior, Mapping):
+            return stored, prior
+        for name in grouping.effects:
+            if name in prior:
+                message = f"has the prior that {grouping.sd} is the sd of: give that a prior"
+                raise SpecError(at("/prior", name), message)
+        if grouping.sd not in prior:
+            return stored, prior
+        pointer = at("/prior", grouping.sd)
+        own = checked(prior[grouping.sd], pointer)
+        kinds = ("normal", "student_t", "cauchy")
+        if own.kind not in kinds or own.loc != 0.0 or own.lower not in (None, 0.0) or own.upper:
+            message = "must be normal, student_t or cauchy with loc 0: the half above 0 is taken"
+            raise SpecError(f"{pointer}/kind", message)
+        unit = MODELS[self._own.model.family].unit(self._design, self._own.model)
+        df = 0.0 if own.kind == "normal" else own.freedom
+        changed = replace(stored, prior_sd=(own.scale or 1.0) / unit, df=df)
+        return changed, {other: prior[other] for other in prior if other != grouping.sd}
 
     def _joined(
         self, prior: Mapping[str, RequestedPrior]
@@ -258,7 +287,7 @@ class StoredRelease:
             return {}
         unit, shift = self._units("/prior")
         priors = {}
-        for k, name in enumerate(self.parameters):
+        for k, name in enumerate(self.parameters[: len(normals[0])]):
             mean, precision = float(normals[0][k]), float(normals[1][k])
             scale = max(precision, 1e-300) ** -0.5
             prior = others.get(k, CoefficientPrior(kind="normal", loc=mean, scale=scale))
@@ -390,7 +419,12 @@ class StoredRelease:
         indices = [self.index(name, pointer) for name in values]
         for name, value in values.items():
             check_number(value, at(pointer, name))
-        to_shown = np.eye(len(unit)) if scale == "design" else matrix(self._design, self.parameters)
+        to_shown = np.eye(len(self.parameters))
+        if scale != "design":
+            to_shown = matrix(self._design, self.parameters)
+        if any(k >= len(unit) for k in indices):
+            raise SpecError(pointer, "names what groups have: only coefficients can be fixed")
+        to_shown = to_shown[: len(unit), : len(unit)]
         numbers, rows = np.array(list(values.values()), np.float64), to_shown[indices]
         return rows * unit, numbers - rows @ shift
 

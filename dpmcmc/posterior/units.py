@@ -27,13 +27,14 @@ def matrix(design: Design, parameters: Sequence[str]) -> Floats:
     """Return M (p, p): parameters in units of columns are M times those of the design.
 
     parameters: one for each column of the design, or several such blocks, one for each category;
-    behind them perhaps log_sigma, which stays as it is.
+    behind them perhaps log_sigma and what groups have, which stay as they are.
     """
     d, p = len(design.parameters), len(parameters)
+    own = p if design.grouping is None else p - len(design.grouping.parameters)
     block, blocks = np.zeros((d, d)), np.eye(p)
     for k, j, weight in design.mixing:
         block[k, j] = weight
-    for first in range(0, p - (parameters[-1] == LOG_SIGMA), d):
+    for first in range(0, own - (parameters[own - 1] == LOG_SIGMA), d):
         blocks[first : first + d, first : first + d] = block
     return blocks
 

@@ -60,6 +60,11 @@ NOISY_QUADRATIC = Site(
     "Gaussian(z) for each score with its curvatures and scale",
     "noisy_quadratic.md",
 )
+GROUPED_QUADRATIC = Site(
+    "dpmcmc.mechanisms.arrow_sums:release",
+    "Gaussian(z) for each score of covariates and cells, with its curvature and counts",
+    "noisy_quadratic.md",
+)
 VARIATIONAL_GRADIENT = Site(
     "dpmcmc.releases.dp_vi:_Fit._released",
     "Gaussian(z) for each gradient",
@@ -107,6 +112,7 @@ SITES = (
     TRAJECTORY_GRADIENT,
     NOISY_MEAN,
     NOISY_QUADRATIC,
+    GROUPED_QUADRATIC,
     VARIATIONAL_GRADIENT,
     SUFFICIENT_STATISTICS,
     RELEASED_COUNTS,
@@ -147,6 +153,14 @@ OTHER_DRAWS = {
     "dpmcmc.releases.quadratic:Mixture.draws": "draws from a posterior given what was released",
     "dpmcmc.releases.quadratic:Mixture.completed": "log scales given what was released",
     "dpmcmc.releases.quadratic:Mixture._log_scales": "draws given what was released",
+    "dpmcmc.releases.grouped_posterior:Arrow.curvatures": "curvatures given what was released",
+    "dpmcmc.releases.grouped_posterior:Arrow._others": "curvatures given what was released",
+    "dpmcmc.releases.grouped_posterior:Part.draws": "draws given what was released",
+    "dpmcmc.releases.grouped_posterior:Part.sds": "sds of groups given what was released",
+    "dpmcmc.releases.grouped_posterior:GroupedMixture.draws": "draws given what was released",
+    "dpmcmc.releases.grouped_posterior:GroupedMixture.completed": "effects given the others",
+    "dpmcmc.releases.grouped_posterior:GroupedMixture._log_scales": "draws given what was released",
+    "dpmcmc.posterior.free.posterior:FreePosterior._fitted": "effects of groups not seen before",
     "dpmcmc.releases.regression.fixed:Normals.draws": "draws given what was released",
     "dpmcmc.releases.regression.fixed:conditionals": "residual variances given what was released",
     "dpmcmc.releases.regression.mixtures:_variances": "residual variances given what was released",

@@ -131,7 +131,7 @@ class Facts:
     max_row_norm: largest norm of a row of the form, see Form. prior: (d,) precision of the prior.
     family: of the model. gaps: whether rows may be left out for missing codes. holders: see Schema.
     known_scale: whether the model's noise scale is given. unit_rows: see Schema. persons: whether
-    persons are protected, whose order says nothing.
+    persons are protected, whose order says nothing. groups: how many `(1 | ward)` has; else 0.
     """
 
     assumptions: Assumptions
@@ -143,6 +143,7 @@ class Facts:
     known_scale: bool = False
     unit_rows: int = 1
     persons: bool = False
+    groups: int = 0
 
 
 Options = TypeVar("Options")

@@ -9,7 +9,7 @@ draws.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from dpmcmc.families import MODELS
 from dpmcmc.families.assumptions import Assumptions
 from dpmcmc.families.linear import unit_of
 from dpmcmc.families.scores.base import TINY, Family, ScaleFamily, is_additive
-from dpmcmc.families.scores.given import Given, heaviest_of, logs_of, packed, shift_of
+from dpmcmc.families.scores.given import Given, first_slope, heaviest_of, logs_of, packed, shift_of
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import NoisyQuadraticOptions
@@ -30,9 +30,18 @@ from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER
-from dpmcmc.releases import newton_path, quadratic_steps, scales, shares, whitening
-from dpmcmc.releases.base import Facts, Release, prior_of
+from dpmcmc.releases import (
+    grouped,
+    grouped_posterior,
+    newton_path,
+    quadratic_steps,
+    scales,
+    shares,
+    whitening,
+)
+from dpmcmc.releases.base import Facts, Judgement, Release, prior_of
 from dpmcmc.releases.categories import has_intercept
+from dpmcmc.releases.grouped_posterior import Arrow, GroupedMixture
 from dpmcmc.releases.quadratic import Mixture, Quadratic
 from dpmcmc.releases.quadratic_steps import Iterate, weighted
 from dpmcmc.releases.quadratic_verdict import (
@@ -358,7 +367,7 @@ class Rows:
     that one row can have about its predictors, in units of the residual precision where there is
     one; None where that is not known. may_stop: whether a hopeless path ends early. ends: declared
     bounds of the response, in the units of y; None where they are not known. box: the same (d,) of
-    covariates.
+    covariates. groups: of a model that has some.
     """
 
     family: Family
@@ -379,6 +388,7 @@ class Rows:
     intercept: bool = False
     ends: tuple[float, float] | None = None
     box: tuple[Floats, Floats] | None = None
+    groups: grouped.Groups | None = None
 
 
 def family_of(model: ModelSpec) -> Family:
@@ -417,7 +427,17 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
         intercept=design.parameters[0] == INTERCEPT,
         ends=(float(form.public.response[0]), float(form.public.response[1])),
         box=(np.array(design.lower), np.array(design.upper)),
+        groups=_groups(design, spec, table, unit),
     )
+
+
+def _groups(design: Design, spec: JobSpec, table: Table, unit: float) -> grouped.Groups | None:
+    """Return the groups of the rows; None of a model without. unit: of positions."""
+    if design.grouping is None:
+        return None
+    sds = MODELS[spec.model.family].prior(design, spec.model)[1]
+    cells = design.grouping.codes(table)
+    return grouped.Groups(cells, design.grouping.count, float(sds[-1]) / unit)
 
 
 def _largest_slope(family: Family, classes: int, most: float) -> float:
@@ -438,9 +458,12 @@ def _largest_slope(family: Family, classes: int, most: float) -> float:
 def event(options: NoisyQuadraticOptions, noise_multiplier: float, rows: int) -> Event:
     """Return all iterates and the whitening. Proof: docs/proofs/noisy_quadratic.md."""
     num_far, asked = options.num_far or NUM_FAR, options.estimand == "model"
-    return newton_path.event(
-        noise_multiplier, num_far, paid=options.paid, asked=asked, rounds=options.rounds or 1
+    looks, z = options.num_joint, noise_multiplier
+    first = z if looks is None else grouped.multipliers(z, looks)[0]
+    path = newton_path.event(
+        first, num_far, paid=options.paid, asked=asked, rounds=options.rounds or 1
     )
+    return path if looks is None else grouped.event(z, path, looks)
 
 
 def usual_far(family: str) -> int:
@@ -455,6 +478,7 @@ def settle(
     """Return options with nothing left open but the numbers of draws. Raises SpecError."""
     num_far, estimand = options.num_far, options.estimand or DEFAULT_ESTIMAND
     options = replace(options, estimand=estimand)
+    options = replace(options, num_joint=_joint_looks(options, facts, noise_multiplier))
     options = replace(options, rounds=_rounds(options, facts, noise_multiplier))
     first = newton_path.round_multipliers(noise_multiplier, options.rounds or 1)[0]
     if num_far is None:
@@ -478,6 +502,43 @@ def settle(
     if facts.assumptions.rows >= MOST_ROWS or len(facts.prior) > MOST_COEFFICIENTS:
         raise SpecError("/sampler/algorithm", "noisy_quadratic is for fewer rows or coefficients")
     return replace(options, num_far=num_far)
+
+
+def _joint_looks(
+    options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float
+) -> int | None:
+    """Return the number of joint looks before the last; None of a model without groups.
+
+    Raises SpecError on what models with groups cannot have.
+    """
+    looks, field = options.num_joint, "/sampler/num_joint"
+    if not facts.groups:
+        if looks is not None:
+            raise SpecError(field, "is of models with groups, such as (1 | ward): leave it out")
+        return None
+    if options.rounds is not None:
+        message = "a model with groups is released at once: give epsilon as a number"
+        raise SpecError("/privacy/epsilon", message)
+    if options.paid:
+        message = "a model with groups pays for a whitening of its own: leave it out"
+        raise SpecError("/sampler/whitening", message)
+    if options.estimand == "robust":
+        raise SpecError("/sampler/estimand", "must be model for a model with groups")
+    if facts.unit_rows > 1:
+        message = "must be 1 for a model with groups, which takes rows as independent"
+        raise SpecError("/privacy/max_rows", message)
+    if len(facts.prior) + facts.groups > MOST_COEFFICIENTS:
+        message = (
+            f"{facts.groups} groups beside {len(facts.prior)} parameters; at most"
+            f" {MOST_COEFFICIENTS} are released together: take coarser groups"
+        )
+        raise SpecError("/model/formula", message)
+    if looks is None:
+        cells = facts.groups + len(facts.prior)
+        looks = grouped.usual_looks(cells, facts.assumptions.rows, noise_multiplier)
+    if type(looks) is not int or not 1 <= looks <= grouped.MOST_LOOKS:
+        raise SpecError(field, f"must be a whole number between 1 and {grouped.MOST_LOOKS}")
+    return looks
 
 
 def _rounds(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> int | None:
@@ -571,6 +632,8 @@ def _hidden(
 def _near(options: NoisyQuadraticOptions, noise_multiplier: float) -> float:
     """Return the noise multiplier of all near iterates together."""
     asked = options.estimand == "model"
+    if options.num_joint is not None:
+        return grouped.multipliers(noise_multiplier, options.num_joint)[2]
     parts = newton_path.shares(options.num_far or NUM_FAR, options.paid, asked=asked)
     first, *more = newton_path.round_multipliers(1.0, options.rounds or 1)
     looks = [first / math.sqrt(part) for part in parts[-2:]]
@@ -783,7 +846,7 @@ def publish(
     options: NoisyQuadraticOptions,
     noise_multiplier: float,
     random: RandomSource,
-) -> Mixture:
+) -> Mixture | GroupedMixture:
     """Return the posterior given the release. Privacy: event(options). Never raises on rows.
 
     Raises ValueError where coordinates are used that the job is not charged without, or not used.
@@ -792,8 +855,53 @@ def publish(
         raise ValueError("a job of several rounds is released round by round")
     if options.paid != (rows.white is not None):
         raise ValueError("give the whitening that the job reuses, and none to any other job")
+    if (options.num_joint is None) != (rows.groups is None):
+        raise ValueError("a job that is charged for looks at groups has some, and no other job")
+    if rows.groups is not None:
+        return _grouped(rows, rows.groups, max_row_norm, options, noise_multiplier, random)
     release = released(rows, max_row_norm, options, noise_multiplier, random, rows.white)
     return release.posterior(rows.prior_mean, rows.prior, random)
+
+
+def _grouped(
+    rows: Rows,
+    groups: grouped.Groups,
+    max_row_norm: float,
+    options: NoisyQuadraticOptions,
+    noise_multiplier: float,
+    random: RandomSource,
+) -> GroupedMixture:
+    """Return the posterior of a model with groups: a path without them, then joint looks."""
+    looks, d = options.num_joint or 1, len(rows.x)
+    first_multiplier = grouped.multipliers(noise_multiplier, looks)[0]
+    alone = replace(rows, may_stop=False, groups=None)
+    quadratic = released(alone, max_row_norm, options, first_multiplier, random)
+    prior = rows.prior_mean[:d], rows.prior[:d]
+    means = quadratic.posterior(rows.prior_mean, rows.prior, random).parts()[0]
+    back = np.linalg.inv(quadratic.root)
+    scale = quadratic.residual_sd
+    curve = _lifted(quadratic.curvature, quadratic.curvature_sd)
+    first = grouped.First(means.mean(axis=0), back.T @ curve @ back, scale, float(quadratic.rows))
+    opened_rows = grouped.GroupedRows(
+        rows.family, rows.x, rows.y, groups, prior, rows.fixed, rows.tempering, rows.counted
+    )
+    slope = first_slope(rows.family) / scale**2
+    arrow = grouped.released(opened_rows, first, slope, looks, noise_multiplier, random)
+    return arrow.posterior(rows.prior_mean, rows.prior, random)
+
+
+def read(stored: dict[str, Any]) -> Quadratic | Arrow:
+    """Return what was stored, of a model with groups or without."""
+    return Arrow.from_dict(stored) if "effects" in stored else Quadratic.from_dict(stored)
+
+
+def judge(stored: Quadratic | Arrow, prior: Normals | None) -> Judgement:
+    """Return the judgement on what was stored. prior: as in `verdict`."""
+    return (
+        grouped_posterior.judge(stored, prior)
+        if isinstance(stored, Arrow)
+        else verdict(stored, prior)
+    )
 
 
 def unchanged(model: ModelSpec) -> ModelSpec:
@@ -804,6 +912,7 @@ def unchanged(model: ModelSpec) -> ModelSpec:
 def passes(options: NoisyQuadraticOptions, dimension: int) -> int:
     """Return how often the rows are read: three passes, and two matrix products per iterate."""
     looks = (options.num_far or NUM_FAR) + 2 * ((options.rounds or 1) - 1)
+    looks += 0 if options.num_joint is None else options.num_joint + 1
     return 3 + 2 * looks * (1 + dimension // 8)
 
 
@@ -821,8 +930,8 @@ RELEASE = Release(
     opened=opened,
     poor=poor,
     misfit=misfit,
-    read=Quadratic.from_dict,
-    judge=verdict,
+    read=read,
+    judge=judge,
     stops=True,
     in_rounds=in_rounds,
     no_hope=no_hope,

@@ -109,6 +109,8 @@ def check(
     design: Design, model: ModelSpec, family: Family | None, algorithm: str | None = None
 ) -> None:
     """Refuse offsets and weights that a family or an algorithm cannot use. Raises SpecError."""
+    if design.grouping is not None and algorithm not in (None, "auto", ALGORITHM):
+        raise SpecError("/sampler/algorithm", f"(1 | {design.grouping.column}) is for {ALGORITHM}")
     if not is_given(design, model):
         return
     if family is None or family.link == "softmax":

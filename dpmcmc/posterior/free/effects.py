@@ -138,12 +138,14 @@ class Fitted:
     """Coefficients (draw, k d) of a design, for k linear predictors of a row, concatenated.
 
     response: None where the model has no response of one predictor. sds: (draw,) of the residuals.
+    groups: (draw, group + 1) effects of a model with groups, the last of a group not seen before.
     """
 
     response: Response | None
     design: Design
     coefficients: Floats
     sds: Floats
+    groups: Floats | None = None
 
     @property
     def _classes(self) -> int:
@@ -157,7 +159,10 @@ class Fitted:
     def predictors(self, given: Sequence[Setting], pointer: str) -> Floats:
         """Return linear predictors (draw, setting). Raises SpecError."""
         x, offset = settings.rows(self.design, given, pointer)
-        return np.asarray(self.coefficients @ x + offset)
+        etas = self.coefficients @ x + offset
+        if self.groups is not None:
+            etas = etas + self.groups[:, settings.groups(self.design, given, pointer)]
+        return np.asarray(etas)
 
     def predict(self, given: Sequence[Setting], random: RandomSource, pointer: str) -> Predictions:
         """Return predictions at each setting. Raises SpecError."""

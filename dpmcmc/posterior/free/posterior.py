@@ -183,15 +183,17 @@ class FreePosterior:
     ) -> Predictions:
         """Return predictions at settings of all covariates, by column.
 
-        Numbers must be within their declared bounds, to which rows were clamped. Raises SpecError.
+        Numbers must be within their declared bounds, to which rows were clamped. Where rows have
+        groups a setting without one is of a group not seen before. Raises SpecError.
         """
-        return self._fitted().predict(given, random or SystemRandom(), pointer)
+        random = random or SystemRandom()
+        return self._fitted(random).predict(given, random, pointer)
 
     def compare(
         self, given: Setting, against: Setting, *, pointer: str = "/comparisons"
     ) -> Comparison:
         """Return the difference between two settings of the covariates. Raises SpecError."""
-        return self._fitted().compare(given, against, pointer)
+        return self._fitted(SystemRandom()).compare(given, against, pointer)
 
     def effects(
         self,
@@ -208,13 +210,17 @@ class FreePosterior:
         is the derivative at its values in the settings; of categories, each category less the
         formula's reference. Raises SpecError.
         """
-        return self._fitted().effects(covariate, given, value, against, pointer)
+        return self._fitted(SystemRandom()).effects(covariate, given, value, against, pointer)
 
-    def _fitted(self) -> Fitted:
+    def _fitted(self, random: RandomSource) -> Fitted:
         spec, design = self.release.spec, self.release.design
         noise_scale, d = spec.model.options.noise_scale, self.release.coefficients
-        sds = np.full(len(self.draws), noise_scale or 1.0)
-        if noise_scale is None and self.draws.shape[1] > d:
+        sds, groups, grouping = np.full(len(self.draws), noise_scale or 1.0), None, design.grouping
+        own = self.draws.shape[1] - (0 if grouping is None else len(grouping.parameters))
+        if noise_scale is None and own > d:
             sds = np.exp(self.draws[:, d])
+        if grouping is not None:  # in a call a group not seen before is one group
+            new = self.draws[:, own] * random.normals((len(self.draws),))
+            groups = np.column_stack((self.draws[:, own + 1 :], new))
         response = MODELS[spec.model.family].response(spec.model.options)
-        return Fitted(response, design, self.draws[:, :d], sds)
+        return Fitted(response, design, self.draws[:, :d], sds, groups)

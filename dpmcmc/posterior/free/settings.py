@@ -6,6 +6,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, near
 from dpmcmc.formula.design import Design
@@ -35,7 +36,7 @@ def rows(design: Design, given: Sequence[Setting], pointer: str) -> tuple[Floats
     """
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         raise SpecError(pointer, SETTINGS)
-    names = covariates(design)
+    names = [name for name in covariates(design) if name not in design.grouped_by]
     columns: dict[str, Any] = {name: [] for name in names}
     for k, row in enumerate(given):
         field = f"{pointer}/{k}"
@@ -51,6 +52,19 @@ def rows(design: Design, given: Sequence[Setting], pointer: str) -> tuple[Floats
     table = Table(columns=columns_of_numbers, rows=len(given))
     x, _ = replace(design, answer=None).build(table)
     return x, design.offset(table)
+
+
+def groups(design: Design, given: Sequence[Setting], pointer: str) -> NDArray[np.int64]:
+    """Return (settings,), the group of each; -1 where none is named: of a group not seen before.
+
+    given: settings that `rows` took. Raises SpecError.
+    """
+    codes = np.full(len(given), -1, np.int64)
+    for name in design.grouped_by:
+        for k, row in enumerate(given):
+            if row.get(name) is not None:
+                codes[k] = int(value_of(design, name, row[name], at(f"{pointer}/{k}", name)))
+    return codes
 
 
 def check_covariate(design: Design, name: str, pointer: str) -> None:

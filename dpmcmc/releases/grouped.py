@@ -1,0 +1,322 @@
+"""Looks at coefficients and groups together: how `noisy_quadratic` releases `y ~ x + (1 | ward)`.
+
+A first path finds coefficients and their coordinates without groups. Each joint look then releases
+the score and the arrow-shaped curvature of coefficients and groups at one place. The first ones
+find the place; the posterior is that given the last. Every decision here is a function of public
+facts and of released numbers. Proof: docs/proofs/noisy_quadratic.md, section 7.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpmcmc.families.scores.base import UNCUT, Evaluation, Family, Floats
+from dpmcmc.mechanisms.arrow_sums import ArrowBlock, ArrowCaps, ArrowSums, release
+from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
+from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.releases import newton_path
+from dpmcmc.releases.grouped_posterior import Arrow, Part
+
+BLOCK_ROWS = 8192
+# parts of mu^2: of the path without groups, of the joint looks that find the place, of the last
+FIRST_SHARE, FAR_SHARE, LAST_SHARE = 0.25, 0.20, 0.55
+FEW_LOOKS, MANY_LOOKS, MOST_LOOKS = 2, 5, 12  # joint looks before the last
+GENEROUS = 1e5  # n mu^2 for each number, from which their noise is next to nothing
+# of a joint look: score, curvature, square, lengths, number of rows where that is private
+FAR_PARTS = (0.52, 0.22, 0.08, 0.16, 0.02)
+LAST_PARTS = (0.64, 0.26, 0.08, 0.0, 0.02)
+OWN = 2.0  # squared length of a cell in a row over that of a covariate, times their number
+FAR_CLIP, LEAST_CLIP = 3.0, 2.0  # of scores, in mean lengths
+CURVE_CUT, SQUARE_CUT = 3.0, 6.0  # of curvatures, in mean ones; of residuals, in sds
+LENGTHS = 1.5 * 2.0 ** (0.5 * np.arange(12))  # mean lengths, from which rows are counted
+CLEAR = 2.0  # sds of noise, below which a count is taken from the one before
+FALLS = 3.0  # a count that noise hides falls with this power of the length
+ONE_SIDED, ONE_SIDED_CELL = 0.5, 0.25  # part of what is cut off that points the same way
+LARGEST_MOVE = 2.5  # of an effect in one look, where a likelihood is not quadratic
+NEAR = 1e-9  # sd of predictors: slopes are then those under the model
+LEAST_WEIGHT, MOST_WEIGHT = 0.02, 50.0  # of a row's usual slope, times that at the start
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups of opened rows. cells: (n,) of 0 to count - 1. prior_sd: of their sd, half normal."""
+
+    cells: NDArray[np.int64]
+    count: int
+    prior_sd: float
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """What a path without groups released: coefficients (d,), their curvature (d, d) of all rows,
+    the scale of residuals and the number of rows."""
+
+    place: Floats
+    curvature: Floats
+    scale: float
+    rows: float
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedRows:
+    """Opened rows. x: (d, n), 1 in the first row. y: see Family. counted: (n,), or None.
+
+    fixed: whether the scale of residuals is known. prior: mean and precision of coefficients, (d,).
+    """
+
+    family: Family
+    x: Floats
+    y: Floats
+    groups: Groups
+    prior: tuple[Floats, Floats]
+    fixed: bool
+    tempering: float
+    counted: Floats | None
+
+
+def usual_looks(cells: int, rows: int, noise_multiplier: float) -> int:
+    """Return the number of joint looks before the last, from public facts."""
+    return MANY_LOOKS if rows / noise_multiplier**2 / cells > GENEROUS else FEW_LOOKS
+
+
+def multipliers(z: float, looks: int) -> tuple[float, float, float]:
+    """Return noise multipliers: of the first path, of each look before the last, and of that."""
+    margin = newton_path.ROUNDING_MARGIN
+    parts = FIRST_SHARE, FAR_SHARE / looks, LAST_SHARE
+    first, far, last = (z / math.sqrt(margin * part) for part in parts)
+    return first, far, last
+
+
+def event(z: float, first: Event, looks: int) -> Event:
+    """Return all that happens to rows. first: the event of the path at its noise multiplier.
+
+    Proof: docs/proofs/noisy_quadratic.md, section 7.
+    """
+    _, far, last = multipliers(z, looks)
+    return Compose((first, Repeat(Gaussian(far), looks), Gaussian(last)))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a joint look is made, and in which coordinates.
+
+    coefficients: (d,). effects: (g,). root: (d, d): coefficients are moved by root @ u. unit: root
+    of the usual slope of a row. scale: of residuals.
+    """
+
+    coefficients: Floats
+    effects: Floats
+    root: Floats
+    unit: float
+    scale: float
+
+    @property
+    def own(self) -> float:
+        """What a row has in the place of its cell."""
+        return math.sqrt(OWN * len(self.coefficients)) / self.unit
+
+    @property
+    def length(self) -> float:
+        """The root of the mean square of rows' scores, about."""
+        return math.sqrt(len(self.coefficients) * (1.0 + OWN))
+
+
+def begun(first: First, cells: int, slope: float) -> Place:
+    """Return where joint looks begin. slope: of a row where nothing is known of it.
+
+    Covariates are measured from their means, weighted by slopes, and made round.
+    """
+    d = len(first.place)
+    curve = first.curvature / first.rows
+    usual = float(np.clip(curve[0, 0], LEAST_WEIGHT * slope, MOST_WEIGHT * slope))
+    root = np.zeros((d, d))
+    root[0, 0] = usual**-0.5
+    if d > 1:
+        means = curve[0, 1:] / usual
+        values, vectors = np.linalg.eigh(curve[1:, 1:] - usual * np.outer(means, means))
+        values = np.maximum(values, max(1e-3 * float(values[-1]), 1e-9 * usual))
+        half = vectors / np.sqrt(values)
+        root[1:, 1:], root[0, 1:] = half, -means @ half
+    return Place(first.place, np.zeros(cells), root, usual**0.5, first.scale)
+
+
+def _blocks(rows: GroupedRows, place: Place, spread: float) -> Iterator[ArrowBlock]:
+    """Yield the rows as a joint look sees them."""
+    n = rows.x.shape[1]
+    for at in range(0, n, BLOCK_ROWS):
+        here = slice(at, min(at + BLOCK_ROWS, n))
+        x, cells = rows.x[:, here], rows.groups.cells[here]
+        size = x.shape[1]
+        counted = np.ones(size) if rows.counted is None else rows.counted[here]
+        eta = place.coefficients @ x + place.effects[np.maximum(cells, 0)]
+        ones = np.ones(size)
+        asked = Evaluation(eta[None], ones, spread * ones, UNCUT, UNCUT, place.scale, SQUARE_CUT)
+        terms = rows.family.terms(rows.y[here], asked)
+        yield ArrowBlock(
+            covariates=place.root.T @ x,
+            cells=cells,
+            own=place.own,
+            psi=terms.psi[0],
+            slope=terms.root[0, 0] ** 2,
+            square=terms.square,
+            counted=counted,
+        )
+
+
+def _looked(
+    rows: GroupedRows,
+    place: Place,
+    clip: float,
+    z: float,
+    random: RandomSource,
+    *,
+    last: bool,
+) -> ArrowSums:
+    """Return what one joint look releases. Privacy: Gaussian(z)."""
+    d, cells = len(place.coefficients), rows.groups.count
+    parts = list(LAST_PARTS if last else FAR_PARTS)
+    if rows.counted is None:
+        parts[4] = 0.0
+    if not rows.family.has_scale or (rows.fixed and rows.family.quadratic):
+        parts[2] = 0.0
+    shares = [part / math.fsum(parts) * newton_path.ROUNDING_MARGIN for part in parts]
+    caps = ArrowCaps(
+        score=clip * place.length,
+        curvature=CURVE_CUT * place.length**2,
+        square=SQUARE_CUT**2,
+        lengths=np.zeros(0) if last else LENGTHS * place.length,
+        shares=(shares[0], shares[1], shares[2], shares[3], shares[4]),
+    )
+    spread = 0.0 if rows.family.link == "log" and not last else NEAR
+    n = rows.x.shape[1]
+    sums = release(_blocks(rows, place, spread), (d, cells), n, caps, z, random)
+    if rows.counted is None:
+        return replace(sums, rows=float(n))
+    return replace(sums, rows=min(max(sums.rows, 4.0 * sums.rows_sd, 1.0), float(n)))
+
+
+def _cut(sums: ArrowSums) -> Floats:
+    """Return (k,) what clips at LENGTHS leave out of a mean row, in mean lengths, by counts.
+
+    A count that noise hides is held to how scores' tails usually fall.
+    """
+    rows, parts = max(sums.rows, 1.0), np.empty(len(LENGTHS))
+    before = 1.0
+    for k, count in enumerate(sums.longer):
+        part = float(count) / rows
+        if float(count) < CLEAR * sums.longer_sd:
+            fell = 1.0 if k == 0 else (LENGTHS[k - 1] / LENGTHS[k]) ** FALLS
+            part = min(max(part, 0.0) + sums.longer_sd / rows, before * fell)
+        before = min(part, before)
+        parts[k] = before
+    left = np.empty(len(LENGTHS))
+    left[-1] = 0.5 * parts[-1] * LENGTHS[-1]
+    for k in range(len(LENGTHS) - 2, -1, -1):
+        left[k] = left[k + 1] + 0.5 * (parts[k] + parts[k + 1]) * (LENGTHS[k + 1] - LENGTHS[k])
+    return left
+
+
+def _chosen(sums: ArrowSums, z: float, d: int) -> tuple[float, float]:
+    """Return the clip of the last look, and what it leaves out of a mean row, in mean lengths.
+
+    The least sum of the squares of noise and of what may be lost. z: of its scores.
+    """
+    left = _cut(sums)
+    lost = ONE_SIDED * sums.rows * left / math.sqrt(d + 1.0)
+    best = int(np.argmin((2.0 * z * LENGTHS) ** 2 + lost**2 + 1e12 * (LENGTHS < LEAST_CLIP)))
+    return float(LENGTHS[best]), float(left[best])
+
+
+def _stored(
+    rows: GroupedRows,
+    place: Place,
+    sums: ArrowSums,
+    left: float,
+    z: float,
+) -> Arrow:
+    """Return a look as it is stored. left: of a mean row's score, in mean lengths."""
+    d, own, double = len(place.coefficients), place.own, math.sqrt(2.0)
+    curve, scaled = sums.curvature_sd, rows.family.quadratic and not rows.fixed
+    sds = (sums.score_sd, sums.score_sd / own, curve, curve / (double * own), curve / own**2)
+    lost = left * place.length
+    told = sums.square_sd > 0.0
+    return Arrow(
+        place=place.coefficients,
+        effects=place.effects,
+        root=place.root,
+        score=sums.score,
+        cell_score=sums.cell_score / own,
+        curvature=sums.curvature,
+        border=sums.border / own,
+        cell_curvature=sums.cell_curvature / own**2,
+        sds=np.array(sds),
+        unit=place.unit,
+        left=np.array(
+            [
+                ONE_SIDED * sums.rows * lost / math.sqrt(d + 1.0),
+                ONE_SIDED_CELL * lost / (own * place.unit**2),
+            ]
+        ),
+        rows=sums.rows,
+        square=sums.square / sums.rows if told else 1.0,
+        square_sd=sums.square_sd / sums.rows,
+        scale=place.scale,
+        scaled=scaled,
+        spread=told,
+        quadratic=rows.family.quadratic,
+        prior_sd=rows.groups.prior_sd,
+        df=0.0,
+        noise_multiplier=z,
+        tempering=rows.tempering,
+    )
+
+
+def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
+    """Return where the next look is made: the posterior mean by this one, prior and noise known."""
+    d = len(place.coefficients)
+    times = arrow.dispersion(*rows.prior)
+    if not arrow.scaled:
+        times = max(times, 1.0)
+    part = Part.of(arrow, arrow.curvatures(1, None)[0], times, *rows.prior)
+    step = part.moments(part.middle_sd())[0]
+    if not rows.family.quadratic:
+        step[d:] = np.clip(step[d:], -LARGEST_MOVE, LARGEST_MOVE)
+        change = float(np.linalg.norm(step[:d])) / place.unit  # of predictors
+        step[:d] *= min(1.0, LARGEST_MOVE / max(change, 1e-12))
+    moved = replace(
+        place,
+        coefficients=place.coefficients + place.root @ step[:d],
+        effects=place.effects + step[d:],
+    )
+    if not arrow.scaled:
+        return moved
+    ratio = math.sqrt(times)
+    return replace(
+        moved, root=ratio * place.root, unit=place.unit / ratio, scale=ratio * place.scale
+    )
+
+
+def released(
+    rows: GroupedRows,
+    first: First,
+    slope: float,
+    looks: int,
+    z: float,
+    random: RandomSource,
+) -> Arrow:
+    """Return what is stored of all joint looks. Never raises on rows.
+
+    Privacy: that of `event` but the first path, which released `first`. slope: see begun.
+    """
+    _, far, last = multipliers(z, looks)
+    place = begun(first, rows.groups.count, slope)
+    clip, left = FAR_CLIP, 0.0
+    for _ in range(looks):
+        sums = _looked(rows, place, FAR_CLIP, far, random, last=False)
+        clip, left = _chosen(sums, last / math.sqrt(LAST_PARTS[0]), len(first.place))
+        place = _moved(rows, _stored(rows, place, sums, left, z), place)
+    sums = _looked(rows, place, clip, last, random, last=True)
+    return _stored(rows, place, sums, left, z)

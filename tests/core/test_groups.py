@@ -1,0 +1,392 @@
+"""Models with groups, `y ~ x + (1 | ward)`: formulas, privacy, the posterior and what it says."""
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from dpmcmc import (
+    BinaryColumn,
+    CategoryColumn,
+    NormalPrior,
+    NumberColumn,
+    Schema,
+    load,
+    plan,
+    sample,
+)
+from dpmcmc.base.errors import SpecError
+from dpmcmc.formula.design import make_design
+from dpmcmc.inputs.options import NoisyQuadraticOptions
+from dpmcmc.mechanisms import arrow_sums
+from dpmcmc.mechanisms.arrow_sums import ArrowBlock, ArrowCaps
+from dpmcmc.mechanisms.sums import digits_of
+from dpmcmc.posterior.free.priors import CoefficientPrior
+from dpmcmc.privacy.noise import SystemRandom
+from dpmcmc.releases.grouped_posterior import Arrow, judge
+
+WARDS = 12
+NAMES = tuple(f"ward {k}" for k in range(WARDS))
+PREDICTORS = (
+    NumberColumn(name="x", lower=-2, upper=2),
+    CategoryColumn(name="ward", categories=NAMES),
+)
+RESPONSES = {
+    "linear": NumberColumn(name="y", lower=0, upper=40),
+    "logistic": BinaryColumn(name="y", categories=("no", "yes")),
+    "poisson": NumberColumn(name="y", lower=0, upper=60),
+}
+TRUTH = {"linear": (20.0, 1.5), "logistic": (-0.5, 0.8), "poisson": (0.5, 0.4)}
+SD = {"linear": 3.0, "logistic": 0.8, "poisson": 0.6}
+
+
+def wards(family, rows=4000, seed=3, sizes=None):
+    """Rows of wards of unequal sizes; with what they were made of."""
+    rng = np.random.default_rng(seed)
+    parts = np.array(sizes or np.geomspace(1, 30, WARDS))
+    ward = rng.choice(WARDS, rows, p=parts / parts.sum())
+    effects = rng.normal(0, SD[family], WARDS)
+    x = np.clip(rng.normal(0, 0.6, rows), -2, 2)
+    first, slope = TRUTH[family]
+    eta = first + slope * x + effects[ward]
+    if family == "linear":
+        y = np.clip(rng.normal(eta, 2), 0, 40)
+    elif family == "logistic":
+        y = (rng.random(rows) < 1 / (1 + np.exp(-eta))).astype(int)
+    else:
+        y = np.minimum(rng.poisson(np.exp(eta)), 60)
+    words = np.where(y == 1, "yes", "no") if family == "logistic" else y
+    data = {"x": x, "ward": np.array(NAMES)[ward], "y": words}
+    schema = Schema(columns=(*PREDICTORS, RESPONSES[family]), rows=rows)
+    return SimpleNamespace(data=data, schema=schema, x=x, y=y, ward=ward, effects=effects)
+
+
+def fitted(family, epsilon, **given):
+    made = wards(family)
+    formula = "y ~ x + (1 | ward)"
+    options = {"family": family, "epsilon": epsilon, "delta": 1e-6} | given
+    return made, sample(formula, made.data, made.schema, **options)
+
+
+def exact(made, draws=3000):
+    """The posterior without privacy by Gibbs, flat priors but those of effects and their sd."""
+    rng, n = np.random.default_rng(0), len(made.x)
+    design = np.column_stack((np.ones(n), made.x))
+    beta, b, tau, sigma = np.array(TRUTH["linear"]), np.zeros(WARDS), 3.0, 2.0
+    scale, kept = 10.0, []
+    for step in range(draws + 500):
+        for part in range(2):
+            if part:
+                left = made.y - design @ beta
+                known = np.bincount(made.ward, minlength=WARDS) / sigma**2 + tau**-2
+                pulled = np.bincount(made.ward, left, WARDS) / sigma**2
+                b = rng.normal(pulled / known, known**-0.5)
+            else:
+                known = design.T @ design / sigma**2
+                pulled = design.T @ (made.y - b[made.ward]) / sigma**2
+                beta = rng.multivariate_normal(np.linalg.solve(known, pulled), np.linalg.inv(known))
+        left = made.y - design @ beta - b[made.ward]
+        sigma = math.sqrt((left @ left) / rng.chisquare(n))
+        # intercept and effects move together, which mix slowly alone
+        shift = rng.normal(b.mean(), tau / math.sqrt(WARDS))
+        beta[0], b = beta[0] + shift, b - shift
+        grid = scale * np.geomspace(1e-3, 5, 400)
+        logs = -WARDS * np.log(grid) - 0.5 * (b @ b) / grid**2 - 0.5 * (grid / scale) ** 2
+        weights = np.exp(logs - logs.max()) * grid
+        tau = rng.choice(grid, p=weights / weights.sum())
+        if step >= 500:
+            kept.append((*beta, tau, *b))
+    return np.array(kept)
+
+
+def penalised(made, family, tau):
+    """Effects of the mode without privacy, given the sd of effects."""
+    n, b, beta = len(made.x), np.zeros(WARDS), np.zeros(2)
+    u = np.column_stack((np.ones(n), made.x, np.eye(WARDS)[made.ward]))
+    ridge = np.diag([1e-8, 1e-8, *([tau**-2] * WARDS)])
+    theta = np.concatenate((beta, b))
+    for _ in range(30):
+        eta = u @ theta
+        mean = 1 / (1 + np.exp(-eta)) if family == "logistic" else np.exp(eta)
+        weight = mean * (1 - mean) if family == "logistic" else mean
+        whole = (u * weight[:, None]).T @ u + ridge
+        theta = theta + np.linalg.solve(whole, u.T @ (made.y - mean) - ridge @ theta)
+    return theta, np.sqrt(np.diag(np.linalg.inv(whole)))
+
+
+def test_a_formula_names_groups_that_are_no_columns_of_the_design():
+    schema = wards("linear", 50).schema
+    for formula in ("y ~ x + (1 | ward)", "y ~ (1|ward) + x", "y ~ (1 | `ward`) + x"):
+        design = make_design(schema, formula)
+        assert design.parameters == ("Intercept", "x")
+        assert design.grouping.column == "ward"
+        assert design.grouping.parameters[:2] == ("sd(ward)", "ward[ward 0]")
+        assert set(design.read) == {"x", "ward", "y"}
+    alone = make_design(schema, "y ~ (1 | ward)")
+    assert alone.parameters == ("Intercept",)
+
+
+@pytest.mark.parametrize(
+    ("formula", "remedy"),
+    [
+        ("y ~ (x | ward)", "write (1 | ward)"),
+        ("y ~ (1 | ward/x)", "write (1 | g)"),
+        ("y ~ (1 | ward) + (1 | x)", "one grouping"),
+        ("y ~ (1 | x)", "'x' is a number"),
+        ("y ~ (1 | wards)", "did you mean 'ward'"),
+        ("y ~ C(ward) + (1 | ward)", "leave one of the two out"),
+        ("y ~ 0 + x + (1 | ward)", "leave out 0 or - 1"),
+        ("y ~ x | ward", "written (1 | g)"),
+        ("~ x + (1 | ward)", "need a response"),
+    ],
+)
+def test_groups_that_are_not_available_are_refused_with_what_to_write(formula, remedy):
+    with pytest.raises(SpecError) as refused:
+        make_design(wards("linear", 50).schema, formula)
+    assert remedy in str(refused.value)
+
+
+def test_jobs_that_models_with_groups_cannot_have_are_refused_by_name():
+    schema, formula = wards("linear", 500).schema, "y ~ x + (1 | ward)"
+
+    def refusal(**given):
+        with pytest.raises(SpecError) as refused:
+            plan(formula, schema, **({"family": "linear", "epsilon": 1.0} | given))
+        return str(refused.value)
+
+    assert "noisy_quadratic" in refusal(sampler="dp_penalty")
+    assert "noisy_quadratic" in refusal(sampler="sufficient_statistics")
+    assert "C(ward)" in refusal(family="student_t")
+    assert "as a number" in refusal(epsilon={"up_to": 4, "until": "reliable"})
+    assert "/model/prior/sd(ward)/loc" in refusal(prior={"sd(ward)": NormalPrior(loc=1)})
+    assert "no such parameter" in refusal(prior={"ward[ward 0]": NormalPrior(scale=1)})
+    assert "between 1 and 12" in refusal(sampler=NoisyQuadraticOptions(num_joint=0))
+    with pytest.raises(SpecError, match="leave it out"):
+        plan(
+            "y ~ x",
+            schema,
+            family="linear",
+            epsilon=1.0,
+            sampler=NoisyQuadraticOptions(num_joint=2),
+        )
+
+
+def caps_of(shares):
+    return ArrowCaps(2.0, 3.0, 4.0, np.array([0.5, 1.0, 2.0]), shares)
+
+
+def block_of(x, cell, psi, slope, square, own=1.3):
+    one = np.array([1.0])
+    return ArrowBlock(
+        np.array(x, np.float64)[:, None],
+        np.array([cell]),
+        own,
+        psi * one,
+        slope * one,
+        square * one,
+        one,
+    )
+
+
+def moved_by(one, other, caps, size=(2, 5), rows=1000):
+    """How far replacing a row by another moves what noise is added to, in its units."""
+    digits = digits_of(rows)
+    grid, weights = arrow_sums._grids(size, caps, digits)
+    first, second = (arrow_sums._cells(block, size, caps, digits) for block in (one, other))
+    return float(np.linalg.norm(grid * (first - second) * weights))
+
+
+def test_no_replaced_row_moves_a_joint_look_by_more_than_it_is_charged():
+    rng, caps = np.random.default_rng(1), caps_of((0.5, 0.3, 0.1, 0.08, 0.02))
+    most = 0.0
+    for _ in range(2000):
+        size = 10.0 ** rng.uniform(-2, 4, 2)
+        rows = [
+            block_of(
+                rng.normal(0, size[k], 2),
+                int(rng.integers(-1, 5)),
+                rng.normal(0, 3),
+                abs(rng.normal(0, 3)),
+                abs(rng.normal(0, 9)),
+            )
+            for k in (0, 1)
+        ]
+        most = max(most, moved_by(*rows, caps))
+    # opposite scores in one group, and a row that moves to another one
+    for cell in (0, 3):
+        one, other = (
+            block_of([1e6, 0.0], c, psi, 1e9, square)
+            for c, psi, square in ((0, 1e6, 9e9), (cell, -1e6, 0.0))
+        )
+        most = max(most, moved_by(one, other, caps))
+    lost = block_of([math.nan, 1.0], 2, math.inf, 1.0, math.nan)
+    assert moved_by(lost, block_of([1.0, 1.0], 2, 1.0, 1.0, 1.0), caps) <= 1.0
+    assert 0.7 < most <= 1.0 + 1e-9
+
+
+def test_a_row_that_moves_to_another_group_attains_what_a_matrix_is_charged():
+    caps = caps_of((0.0, 1.0, 0.0, 0.0, 0.0))
+    one, other = (block_of([0.0, 0.0], cell, 0.0, 1e6, 0.0) for cell in (0, 1))
+    assert moved_by(one, other, caps) == pytest.approx(1.0, rel=1e-6)
+    same = block_of([0.0, 0.0], 0, 0.0, 1e6, 0.0)
+    assert moved_by(one, same, caps) == 0.0
+
+
+def test_a_joint_look_adds_up_what_rows_say_where_nothing_is_cut():
+    rng, n = np.random.default_rng(2), 300
+    x, cells = rng.normal(0, 1, (2, n)), rng.integers(0, 5, n)
+    psi, slope, square = rng.normal(0, 1, n), rng.random(n), rng.random(n)
+    caps = ArrowCaps(1e3, 1e4, 10.0, np.array([1.0]), (0.4, 0.4, 0.1, 0.05, 0.05))
+    counted = np.ones(n)
+    counted[:7] = 0.0
+    block = ArrowBlock(x, cells, 2.0, psi, slope, square, counted)
+    sums = arrow_sums.release([block], (2, 5), n, caps, 1e-5, SystemRandom())
+    kept = slice(7, n)
+    own = np.eye(5)[cells] * 2.0
+    u = np.column_stack((x.T, own))[kept]
+    whole = (u * slope[kept, None]).T @ u
+    assert np.allclose(np.concatenate((sums.score, sums.cell_score)), psi[kept] @ u, atol=0.5)
+    assert np.allclose(sums.curvature, whole[:2, :2], atol=1.0)
+    assert np.allclose(sums.border, whole[:2, 2:], atol=1.0)
+    assert np.allclose(sums.cell_curvature, np.diag(whole)[2:], atol=1.0)
+    assert sums.rows == pytest.approx(n - 7, abs=0.01)
+    assert sums.square == pytest.approx(square[kept].sum(), abs=0.01)
+
+
+def test_noise_has_the_sd_that_is_charged():
+    caps, n = ArrowCaps(2.0, 3.0, 4.0, np.zeros(0), (0.5, 0.4, 0.1, 0.0, 0.0)), 1
+    block = ArrowBlock(
+        np.zeros((2, n)), np.zeros(n, np.int64), 0.0, *(np.zeros(n) for _ in range(3)), np.ones(n)
+    )
+    drawn = [arrow_sums.release([block], (2, 40), n, caps, 1.5, SystemRandom()) for _ in range(40)]
+    cells = np.concatenate([sums.cell_score for sums in drawn])
+    borders = np.concatenate([sums.border.ravel() for sums in drawn])
+    own = np.concatenate([sums.cell_curvature for sums in drawn])
+    for values, expected in (
+        (cells, 1.5 * 4.0 / math.sqrt(0.5)),
+        (borders, 1.5 * 3.0 / math.sqrt(0.4)),
+        (own, 1.5 * math.sqrt(2.0) * 3.0 / math.sqrt(0.4)),
+    ):
+        assert values.std() == pytest.approx(expected, rel=4.0 / math.sqrt(2.0 * len(values)))
+    assert drawn[0].score_sd == pytest.approx(1.5 * 4.0 / math.sqrt(0.5), rel=1e-9)
+
+
+def test_with_hardly_any_noise_a_linear_model_has_the_posterior_without_privacy():
+    made, fit = fitted("linear", 1e6)
+    assert fit.verdict.status == "reliable"
+    draws, parameters = fit.on().reshape(-1, len(fit.plan.parameters)), fit.plan.parameters
+    wanted = exact(made)
+    order = [0, 1, parameters.index("sd(ward)")]
+    order += [parameters.index(f"ward[{name}]") for name in NAMES]
+    ours = draws[:, order]
+    sds = wanted.std(axis=0)
+    assert np.abs((ours.mean(axis=0) - wanted.mean(axis=0)) / sds).max() < 0.2
+    assert np.abs(np.log(ours.std(axis=0) / sds)).max() < 0.15
+
+
+@pytest.mark.parametrize("family", ["logistic", "poisson"])
+def test_with_hardly_any_noise_effects_are_those_of_the_mode(family):
+    made, fit = fitted(family, 1e6)
+    assert fit.verdict.status == "reliable"
+    draws = fit.on().reshape(-1, len(fit.plan.parameters))
+    tau = draws[:, 2].mean()
+    mode, sds = penalised(made, family, tau)
+    ours = np.concatenate((draws[:, :2], draws[:, 3:]), axis=1)
+    assert np.abs((ours.mean(axis=0) - mode) / sds).max() < 0.35
+    assert np.abs(np.log(ours.std(axis=0)[2:] / sds[2:])).max() < 0.25
+
+
+def test_groups_that_noise_hides_are_shrunk_and_said_so():
+    sizes = [400.0] * 6 + [1.0] * 6
+    made = wards("linear", 6000, sizes=sizes)
+    fit = sample("y ~ x + (1 | ward)", made.data, made.schema, epsilon=1.0, delta=1e-6)
+    assert fit.verdict.status == "reliable"
+    assert "groups have too few rows beside the noise" in fit.verdict.sentence
+    summary = {row.name: row for row in fit.summary(mixing=False).rows}
+    tau = summary["sd(ward)"].mean
+    large, small = (summary[f"ward[ward {k}]"] for k in (0, 11))
+    assert small.sd > 0.5 * tau > large.sd
+    assert abs(small.mean) < tau
+
+
+def test_predictions_are_of_a_group_or_of_one_not_seen_before():
+    made, fit = fitted("linear", 50.0)
+    known, new = fit.predict([{"x": 0.0, "ward": NAMES[-1]}, {"x": 0.0}])
+    truth = TRUTH["linear"][0] + made.effects[-1]
+    assert known.expected.q05 - 0.5 < truth < known.expected.q95 + 0.5
+    assert new.expected.sd > 4.0 * known.expected.sd
+    assert new.response.sd > known.response.sd
+    difference = fit.release.posterior().compare({"x": 1.0}, {"x": 0.0})
+    assert difference.predictor.sd < new.expected.sd / 4.0  # within one group
+    with pytest.raises(SpecError, match="declared category"):
+        fit.predict([{"x": 0.0, "ward": "none"}])
+    with pytest.raises(SpecError, match="is missing"):
+        fit.predict([{"ward": NAMES[0]}])
+
+
+def test_another_prior_of_the_sd_of_groups_is_free():
+    _, fit = fitted("linear", 4.0)
+    release = fit.release
+    narrow = release.posterior({"sd(ward)": NormalPrior(scale=0.01)})
+    assert narrow.summary()["sd(ward)"].q95 < 0.05
+    wide = release.posterior({"sd(ward)": CoefficientPrior(kind="student_t", df=3, scale=3.0)})
+    assert wide.summary()["sd(ward)"].mean == pytest.approx(
+        release.posterior().summary()["sd(ward)"].mean, rel=0.35
+    )
+    with pytest.raises(SpecError, match="sd"):
+        release.posterior({"ward[ward 0]": NormalPrior(scale=1.0)})
+    with pytest.raises(SpecError, match="loc 0"):
+        release.posterior({"sd(ward)": CoefficientPrior(kind="laplace", scale=1.0)})
+    laplace = release.posterior({"x": CoefficientPrior(kind="laplace", scale=0.001)})
+    assert abs(laplace.summary()["x"].mean) < 0.3
+    assert release.posterior().bayes_factor({"x": 0.0}).log > 2.0
+
+
+def test_a_fit_with_groups_is_read_as_it_was_written(tmp_path):
+    _, fit = fitted("linear", 4.0)
+    fit.save(tmp_path / "fit.zip")
+    again = load(tmp_path / "fit.zip")
+    assert again.verdict == fit.verdict
+    assert again.plan.parameters == fit.plan.parameters
+    assert again.release.to_dict() == fit.release.to_dict()
+
+
+def test_a_model_with_groups_costs_what_one_without_does():
+    made = wards("linear", 2000)
+    both = [
+        plan(formula, made.schema, family="linear", epsilon=1.0, delta=1e-6)
+        for formula in ("y ~ x", "y ~ x + (1 | ward)")
+    ]
+    assert both[1].cost.epsilon == pytest.approx(both[0].cost.epsilon, rel=1e-3)
+    assert both[1].cost.epsilon <= 1.0
+    assert both[1].algorithm == "noisy_quadratic"
+
+
+def test_a_verdict_knows_a_place_that_was_not_found():
+    _, fit = fitted("logistic", 1e4)
+    arrow = Arrow.from_dict(fit.release.to_dict())
+    assert judge(arrow, None).reliable
+    far = replace(arrow, cell_score=arrow.cell_score + 2.0 * arrow.cell_curvature)
+    assert judge(far, None).fault == "place"
+    hidden = replace(arrow, sds=arrow.sds * 1e6)
+    assert judge(hidden, None).fault == "noise"
+    cut = replace(arrow, left=arrow.left + 1e9)
+    assert judge(cut, None).fault == "skewed"
+
+
+def test_rows_with_a_missing_code_are_left_out():
+    made = wards("linear")
+    columns = tuple(
+        replace(column, missing=(-9.0,)) if column.name == "x" else column
+        for column in made.schema.columns
+    )
+    data = dict(made.data)
+    data["x"] = np.where(np.arange(len(made.x)) % 4 == 0, -9.0, made.x)
+    schema = replace(made.schema, columns=columns)
+    fit = sample("y ~ x + (1 | ward)", data, schema, epsilon=20.0, delta=1e-6)
+    arrow = Arrow.from_dict(fit.release.to_dict())
+    assert arrow.rows == pytest.approx(3000, abs=60)
+    low, high = np.quantile(fit.on()[..., 1], (0.001, 0.999))
+    assert low < TRUTH["linear"][1] < high
