@@ -153,7 +153,7 @@ OTHER_DRAWS = {
     "dpmcmc.releases.quadratic:Mixture.draws": "draws from a posterior given what was released",
     "dpmcmc.releases.quadratic:Mixture.completed": "log scales given what was released",
     "dpmcmc.releases.quadratic:Mixture._log_scales": "draws given what was released",
-    "dpmcmc.releases.grouped_posterior:Arrow.curvatures": "curvatures given what was released",
+    "dpmcmc.releases.grouped_posterior:Arrow._sizes": "curvatures given what was released",
     "dpmcmc.releases.grouped_posterior:Arrow._others": "curvatures given what was released",
     "dpmcmc.releases.grouped_posterior:Part.draws": "draws given what was released",
     "dpmcmc.releases.grouped_posterior:Part.sds": "sds of groups given what was released",

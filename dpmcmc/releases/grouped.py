@@ -30,13 +30,16 @@ FAR_PARTS = (0.52, 0.22, 0.08, 0.16, 0.02)
 LAST_PARTS = (0.64, 0.26, 0.08, 0.0, 0.02)
 OWN = 2.0  # squared length of a cell in a row over that of a covariate, times their number
 FAR_CLIP, LEAST_CLIP = 3.0, 2.0  # of scores, in mean lengths
-CURVE_CUT, SQUARE_CUT = 3.0, 6.0  # of curvatures, in mean ones; of residuals, in sds
-LENGTHS = 1.5 * 2.0 ** (0.5 * np.arange(12))  # mean lengths, from which rows are counted
+CURVE_CUT = 3.0  # of curvatures, in mean ones
+# of residuals, in sds, and what noise of their mean square is made up by a closer cut
+LEAST_CUT, MOST_CUT, SQUARE_NOISE = 3.0, 8.0, 0.05
+# mean lengths, from which rows are counted
+LENGTHS = np.asarray(1.5 * 2.0 ** (0.5 * np.arange(12)), np.float64)
 CLEAR = 2.0  # sds of noise, below which a count is taken from the one before
 FALLS = 3.0  # a count that noise hides falls with this power of the length
 ONE_SIDED, ONE_SIDED_CELL = 0.5, 0.25  # part of what is cut off that points the same way
 LARGEST_MOVE = 2.5  # of an effect in one look, where a likelihood is not quadratic
-NEAR = 1e-9  # sd of predictors: slopes are then those under the model
+LEAST_SPREAD, MOST_SPREAD = 1e-9, 1.5  # sd of predictors, that slopes and means are averaged over
 LEAST_WEIGHT, MOST_WEIGHT = 0.02, 50.0  # of a row's usual slope, times that at the start
 
 
@@ -104,7 +107,8 @@ class Place:
     """Where a joint look is made, and in which coordinates.
 
     coefficients: (d,). effects: (g,). root: (d, d): coefficients are moved by root @ u. unit: root
-    of the usual slope of a row. scale: of residuals.
+    of the usual slope of a row. scale: of residuals. spread: (g,) posterior sds of the predictor of
+    a usual row of each group, over which slopes and means are averaged; 0 where nothing is known.
     """
 
     coefficients: Floats
@@ -112,6 +116,7 @@ class Place:
     root: Floats
     unit: float
     scale: float
+    spread: Floats
 
     @property
     def own(self) -> float:
@@ -140,10 +145,17 @@ def begun(first: First, cells: int, slope: float) -> Place:
         values = np.maximum(values, max(1e-3 * float(values[-1]), 1e-9 * usual))
         half = vectors / np.sqrt(values)
         root[1:, 1:], root[0, 1:] = half, -means @ half
-    return Place(first.place, np.zeros(cells), root, usual**0.5, first.scale)
+    none = np.zeros(cells)
+    return Place(first.place, none, root, usual**0.5, first.scale, none)
 
 
-def _blocks(rows: GroupedRows, place: Place, spread: float) -> Iterator[ArrowBlock]:
+def _cut_of(rows: float, z: float) -> float:
+    """Return where residuals are cut, in sds. z: noise multiplier of their mean square."""
+    square = SQUARE_NOISE * rows / (math.sqrt(2.0) * z)
+    return min(max(math.sqrt(square), LEAST_CUT), MOST_CUT)
+
+
+def _blocks(rows: GroupedRows, place: Place, cut: float) -> Iterator[ArrowBlock]:
     """Yield the rows as a joint look sees them."""
     n = rows.x.shape[1]
     for at in range(0, n, BLOCK_ROWS):
@@ -151,9 +163,9 @@ def _blocks(rows: GroupedRows, place: Place, spread: float) -> Iterator[ArrowBlo
         x, cells = rows.x[:, here], rows.groups.cells[here]
         size = x.shape[1]
         counted = np.ones(size) if rows.counted is None else rows.counted[here]
-        eta = place.coefficients @ x + place.effects[np.maximum(cells, 0)]
-        ones = np.ones(size)
-        asked = Evaluation(eta[None], ones, spread * ones, UNCUT, UNCUT, place.scale, SQUARE_CUT)
+        group, ones = np.maximum(cells, 0), np.ones(size)
+        eta = place.coefficients @ x + place.effects[group]
+        asked = Evaluation(eta[None], ones, place.spread[group], UNCUT, UNCUT, place.scale, cut)
         terms = rows.family.terms(rows.y[here], asked)
         yield ArrowBlock(
             covariates=place.root.T @ x,
@@ -183,16 +195,16 @@ def _looked(
     if not rows.family.has_scale or (rows.fixed and rows.family.quadratic):
         parts[2] = 0.0
     shares = [part / math.fsum(parts) * newton_path.ROUNDING_MARGIN for part in parts]
+    n = rows.x.shape[1]
+    cut = _cut_of(n, z / math.sqrt(shares[2])) if shares[2] else MOST_CUT
     caps = ArrowCaps(
         score=clip * place.length,
         curvature=CURVE_CUT * place.length**2,
-        square=SQUARE_CUT**2,
+        square=cut**2,
         lengths=np.zeros(0) if last else LENGTHS * place.length,
         shares=(shares[0], shares[1], shares[2], shares[3], shares[4]),
     )
-    spread = 0.0 if rows.family.link == "log" and not last else NEAR
-    n = rows.x.shape[1]
-    sums = release(_blocks(rows, place, spread), (d, cells), n, caps, z, random)
+    sums = release(_blocks(rows, place, cut), (d, cells), n, caps, z, random)
     if rows.counted is None:
         return replace(sums, rows=float(n))
     return replace(sums, rows=min(max(sums.rows, 4.0 * sums.rows_sd, 1.0), float(n)))
@@ -274,22 +286,28 @@ def _stored(
     )
 
 
-def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
-    """Return where the next look is made: the posterior mean by this one, prior and noise known."""
+def _moved(rows: GroupedRows, arrow: Arrow, place: Place, quieter: float) -> Place:
+    """Return where the next look is made: the posterior mean by this one, prior and noise known.
+
+    quieter: noise of the next look over that of this one, by which its posterior will be narrower.
+    """
     d = len(place.coefficients)
     times = arrow.dispersion(*rows.prior)
     if not arrow.scaled:
         times = max(times, 1.0)
     part = Part.of(arrow, arrow.curvatures(1, None)[0], times, *rows.prior)
     step = part.moments(part.middle_sd())[0]
+    spread = np.zeros(len(place.effects))
     if not rows.family.quadratic:
         step[d:] = np.clip(step[d:], -LARGEST_MOVE, LARGEST_MOVE)
         change = float(np.linalg.norm(step[:d])) / place.unit  # of predictors
         step[:d] *= min(1.0, LARGEST_MOVE / max(change, 1e-12))
+        spread = _spread(rows, replace(arrow, sds=quieter * arrow.sds), times, part.middle_sd())
     moved = replace(
         place,
         coefficients=place.coefficients + place.root @ step[:d],
         effects=place.effects + step[d:],
+        spread=spread,
     )
     if not arrow.scaled:
         return moved
@@ -297,6 +315,16 @@ def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
     return replace(
         moved, root=ratio * place.root, unit=place.unit / ratio, scale=ratio * place.scale
     )
+
+
+def _spread(rows: GroupedRows, arrow: Arrow, times: float, sd: float) -> Floats:
+    """Return (g,) posterior sds of the predictor of a usual row of each group."""
+    d = len(arrow.place)
+    part = Part.of(arrow, arrow.curvatures(1, None)[0], times, *rows.prior)
+    covariance = part.moments(sd)[1]
+    variances = np.diag(covariance)[d:] + covariance[0, 0] / arrow.unit**2
+    variances = variances + 2.0 * covariance[0, d:] / arrow.unit
+    return np.asarray(np.clip(np.sqrt(np.maximum(variances, 0.0)), LEAST_SPREAD, MOST_SPREAD))
 
 
 def released(
@@ -314,9 +342,10 @@ def released(
     _, far, last = multipliers(z, looks)
     place = begun(first, rows.groups.count, slope)
     clip, left = FAR_CLIP, 0.0
-    for _ in range(looks):
+    for k in range(looks):
         sums = _looked(rows, place, FAR_CLIP, far, random, last=False)
         clip, left = _chosen(sums, last / math.sqrt(LAST_PARTS[0]), len(first.place))
-        place = _moved(rows, _stored(rows, place, sums, left, z), place)
+        arrow, quieter = _stored(rows, place, sums, left, z), last / far if k == looks - 1 else 1.0
+        place = _moved(rows, arrow, place, quieter)
     sums = _looked(rows, place, clip, last, random, last=True)
     return _stored(rows, place, sums, left, z)

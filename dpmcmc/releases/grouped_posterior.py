@@ -6,12 +6,12 @@ effects given it: Gelman et al. 2013, Bayesian Data Analysis, section 5.4.
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.special import log_ndtr, ndtri
 
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases.base import Fault
@@ -23,11 +23,17 @@ GRID = 120  # sds of effects that are looked at
 LEAST_SD, MOST_SD, MOST_SD_OF_T = 1e-3, 5.0, 60.0  # of them, over the prior's scale
 FLAT, LEAST_NOISE = 1e-4, 1e-3  # part of the rows' curvature; variance of a score's noise
 PARTS = 200  # of the mixture of coefficients
-LEAST_LOGS = 0.02  # of a mean square, what is left when distances are taken off
+LEAST_LEFT = 0.05  # of a mean square, what is left when distances are taken off
 # where a likelihood is not quadratic, changes of a predictor in the last look, root mean square
 MAX_LAST_STEP = 0.5
 MAX_CURVATURE_NOISE = 0.5  # of covariates, over the curvature
 MAX_LEFT = 1.5  # sds of a coefficient that clips may have moved it by
+# of a group's curvature: rows, and sds of noise, that it has at least; sds, from which on noise
+# hides nothing of it; numbers on a grid
+# variance of logarithms of sizes, at least, and times what is seen of it
+LEAST_WIDE, WIDER = 0.1, 1.7
+LEAST_ROWS, LEAST_SDS, HIDDEN_SDS, SIZES = 0.3, 0.05, 6.0, 200
+CLEAR = 2.0  # sds of noise, by which a group's rows are seen
 LEAST_SEEN = 3  # groups that stand out, or nothing is told of how much groups differ
 
 
@@ -80,12 +86,11 @@ class Arrow:
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> "Arrow":
         """Return what to_dict made this of."""
-        return cls(
-            **{
-                name: np.array(value, np.float64) if isinstance(value, list) else value
-                for name, value in stored.items()
-            }
-        )
+        held: dict[str, Any] = {
+            name: np.array(value, np.float64) if isinstance(value, list) else value
+            for name, value in stored.items()
+        }
+        return cls(**held)
 
     def moments(self) -> None:
         """Return None: moments of the covariates alone are not released."""
@@ -97,7 +102,7 @@ class Arrow:
         return len(self.place), len(self.effects)
 
     @property
-    def _seen(self) -> tuple[Floats, float]:
+    def seen_cells(self) -> tuple[Floats, float]:
         """Return the curvature of each group (g,) from both numbers that tell it, and its noise.
 
         The covariate that is 1 in all rows has the curvature of a group as its border.
@@ -112,15 +117,8 @@ class Arrow:
 
         Their mean, about, where random is None.
         """
-        (d, g), (seen, noise) = self.size, self._seen
-        total = max(float(self.curvature[0, 0]) * self.unit**2, noise)
-        usual = total / g
-        middle = seen - noise * noise / usual  # a size has an exponential prior
-        shape = (count, g)
-        uniforms = np.full(shape, 0.5) if random is None else random.uniforms(shape)
-        uniforms = np.maximum(uniforms, 1e-300)
-        tails = -ndtri_exp(log_ndtr(middle / noise) + np.log(uniforms))
-        cells = np.maximum(middle + noise * tails, FLAT * usual)
+        (d, g), seen = self.size, self.seen_cells[0]
+        cells = self._sizes(count, random)
         whole = np.zeros((count, d + g, d + g))
         own = np.arange(d, d + g)
         whole[:, own, own] = cells
@@ -129,6 +127,29 @@ class Arrow:
         if d > 1:
             self._others(whole, cells, seen, random)
         return whole
+
+    def _sizes(self, count: int, random: RandomSource | None) -> Floats:
+        """Return (count, g) curvatures of groups: their medians, about, where random is None.
+
+        Sizes have a log normal prior with their own mean and variance, as far as noise lets see it:
+        it decides where noise hides a group.
+        """
+        seen, noise = self.seen_cells
+        usual = max(float(self.curvature[0, 0]) * self.unit**2, noise) / len(seen)
+        apart = max(float(np.mean((seen - usual) ** 2)) - noise * noise, 0.0)
+        wide = WIDER * max(math.log1p(apart / usual**2), LEAST_WIDE)
+        shape = (count, len(seen))
+        uniforms = np.full(shape, 0.5) if random is None else random.uniforms(shape)
+        cells = seen + noise * np.asarray(ndtri(np.clip(uniforms, 1e-12, 1.0 - 1e-12)))
+        least = min(LEAST_ROWS * self.unit**2, LEAST_SDS * noise)
+        grid = np.geomspace(least, 2.0 * HIDDEN_SDS * noise, SIZES)
+        prior = -0.5 * (np.log(grid / usual) + 0.5 * wide) ** 2 / wide
+        for k in np.flatnonzero(seen < HIDDEN_SDS * noise):
+            logs = -0.5 * ((grid - seen[k]) / noise) ** 2 + prior
+            ends = np.cumsum(np.exp(logs - logs.max()))
+            at = np.searchsorted(ends, uniforms[:, k] * ends[-1])
+            cells[:, k] = grid[np.minimum(at, SIZES - 1)]
+        return cells
 
     def _others(
         self, whole: Floats, cells: Floats, seen: Floats, random: RandomSource | None
@@ -164,7 +185,7 @@ class Arrow:
         """Return variances (d + g,) of scores beyond the rows' own. cells: (g,) curvature."""
         first = np.full(len(self.place), self.sds[0] ** 2 + self.left[0] ** 2)
         second = self.sds[1] ** 2 + (self.left[1] * cells) ** 2
-        return np.maximum(np.concatenate((first, second)), LEAST_NOISE)
+        return np.asarray(np.maximum(np.concatenate((first, second)), LEAST_NOISE))
 
     def dispersion(self, mean: Floats, precision: Floats) -> float:
         """Return how many times as much as expected scores vary: 1 where that is not estimated.
@@ -177,8 +198,11 @@ class Arrow:
         part = Part.of(self, curve, 1.0, mean, precision)
         moved, covariance = part.moments(part.middle_sd())
         explained = float(moved @ curve @ moved + np.einsum("ij,ij->", curve, covariance))
-        left = self.square - explained / self.rows
-        return max(left, LEAST_LOGS * max(self.square, 1e-12))
+        left, noise = self.square - explained / self.rows, max(self.square_sd, 1e-12)
+        # the mean of what is positive and was seen through noise
+        away = left / noise
+        hazard = math.exp(-0.5 * away * away - float(log_ndtr(away))) / math.sqrt(2.0 * math.pi)
+        return max(left + noise * hazard, LEAST_LEFT * self.square, 1e-12)
 
     def posterior(self, mean: Floats, precision: Floats, random: RandomSource) -> "GroupedMixture":
         """Return the posterior under normal priors of coefficients, (d,), or (d + 1,) with that of
@@ -378,7 +402,7 @@ class GroupedMixture:
         """
         release, (mean, precision) = self.release, self.last or (0.0, 1.0)
         explained = np.einsum("np,np->n", away @ part.curve, away) / release.rows
-        left = np.maximum(release.square - explained, LEAST_LOGS * max(release.square, 1e-12))
+        left = np.maximum(release.square - explained, max(LEAST_LEFT * release.square, 1e-12))
         logs = 0.5 * np.log(left) + math.log(release.scale)
         variance = 0.5 / release.rows + (0.5 * release.square_sd / float(left.mean())) ** 2
         kept = 1.0 / (1.0 + variance * precision)
@@ -408,21 +432,23 @@ def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judgement:
     curve = arrow.curvatures(1, None)[0]
     part = Part.of(arrow, curve, times, mean, precision)
     sd = part.middle_sd()
-    step = part.moments(sd)[0]
+    step, covariance = part.moments(sd)
     cells = np.diag(curve)[d:]
     rows_own = times * np.diag(curve)
     noise = arrow.noise(cells)
-    ratio = noise / np.maximum(rows_own, 1e-12)
-    share = float(np.mean(ratio[:d] / (1.0 + ratio[:d])))
+    alone = replace(arrow, sds=0.0 * arrow.sds, left=0.0 * arrow.left)
+    without = Part.of(alone, curve, times, mean, precision).moments(sd)[1]
+    share = float(np.mean(1.0 - np.minimum(np.diag(without) / np.diag(covariance), 1.0)))
     known = cells**2 / (times * cells + noise[d:])
-    hidden = int((known * sd * sd < 1.0).sum())
+    seen, doubt = arrow.seen_cells
+    hidden = g - int(((known * sd * sd >= 1.0) & (seen >= CLEAR * doubt)).sum())
     remarks = ""
     if hidden:
         remarks = (
             f"{hidden} of {g} groups have too few rows beside the noise: they are shrunk to the"
             " mean of all"
         )
-    fault, sentence, more = _fault(arrow, curve, step, rows_own + noise, g - hidden)
+    fault, sentence, more = _fault(arrow, curve, step, rows_own, g - hidden)
     return Judgement(not fault, share, sentence, fault, more, remarks)
 
 
@@ -431,8 +457,8 @@ def _fault(
 ) -> tuple[Fault, str, float | None]:
     """Return what is wrong in one word and in words, and how many times less noise would mend it.
 
-    step: (p,), from where rows were looked at last. variances: (p,) of scores. seen: groups that
-    stand out of the noise.
+    step: (p,), from where rows were looked at last. variances: (p,) of scores of rows. seen: groups
+    that stand out of the noise.
     """
     d, g = arrow.size
     change = math.sqrt(max(float(step @ curve @ step), 0.0) / arrow.rows)
@@ -448,7 +474,8 @@ def _fault(
             " differ"
         )
         return "noise", sentence, None
-    left = float(arrow.left[0]) / math.sqrt(float(np.mean(variances[:d])))
+    known = float(np.mean(variances[:d])) + float(arrow.sds[0]) ** 2
+    left = float(arrow.left[0]) / math.sqrt(known)
     if left > MAX_LEFT:
         return "skewed", "clips may have moved coefficients by more than the intervals say", None
     return "", "", None

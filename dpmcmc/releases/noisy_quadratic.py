@@ -890,12 +890,12 @@ def _grouped(
     return arrow.posterior(rows.prior_mean, rows.prior, random)
 
 
-def read(stored: dict[str, Any]) -> Quadratic | Arrow:
+def read(stored: dict[str, Any]) -> Any:
     """Return what was stored, of a model with groups or without."""
     return Arrow.from_dict(stored) if "effects" in stored else Quadratic.from_dict(stored)
 
 
-def judge(stored: Quadratic | Arrow, prior: Normals | None) -> Judgement:
+def judge(stored: Any, prior: Normals | None) -> Judgement:
     """Return the judgement on what was stored. prior: as in `verdict`."""
     return (
         grouped_posterior.judge(stored, prior)

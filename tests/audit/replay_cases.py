@@ -185,6 +185,13 @@ def kinds_of_jobs() -> Iterator[Case]:
     if made is not None:  # one row of many alike, as far out as it may be
         job = {**made.job, "model": asked_for("linear", "y ~ x")}
         yield of_request("noisy_quadratic, the model, far out", Request((X, Y), 2000, job))
+    for family, columns in (("linear", (X, G, Y)), ("logistic", (X, G, B))):
+        made = base("noisy_quadratic", family, 1.0, num_far=3)
+        if made is not None:  # rows that differ in their group, or in all else
+            answer = "y" if family == "linear" else "b"
+            job = {**made.job, "model": asked_for(family, f"{answer} ~ x + (1 | g)")}
+            request = Request(columns, made.rows, job)
+            yield of_request(f"noisy_quadratic, groups, {family}", request)
     made = base("sufficient_statistics", "linear", num_holders=1)
     if made is not None:
         schema = replace(made.schema(), holders=(10, 12, 8))

@@ -110,7 +110,7 @@ def test_natural_splines_have_the_span_of_cr():
         ("y ~ s(x)", "write cr(x, df=5)"),
         ("y ~ mo(g)", "write C(g)"),
         ("y ~ ns(x)", "ns(x, df=4)"),
-        ("y ~ (1 | g)", "write C(g)"),
+        ("y ~ (x | g)", "write (1 | g)"),
         ("ill | trials(3) ~ x", "one row for each trial"),
         ("cbind(ill, y) ~ x", "one row for each trial"),
         ("surv(x, ill) ~ y", "event ~ x + offset(log(x)), family poisson"),

@@ -1150,7 +1150,42 @@ NEIGHBOURS = f"{JOINT}::test_no_neighbour_is_further_away_than_is_paid_for"
 SUMS, EXACT = "dpmcmc/mechanisms/joint_sums.py", "dpmcmc/mechanisms/sums.py"
 IN_SUMS = "tests/privacy/test_sums.py"
 
+ARROWS, GROUPS = "dpmcmc/mechanisms/arrow_sums.py", "tests/core/test_groups.py"
+
 RELEASING = (
+    Bug(
+        "a row counts once in a score of groups",
+        ARROWS,
+        "ArrowCaps.units",
+        "2.0 * self.score",
+        "self.score",
+        f"{GROUPS}::test_no_replaced_row_moves_a_joint_look_by_more_than_it_is_charged",
+    ),
+    Bug(
+        "a row that moves to another group counts once",
+        ARROWS,
+        "ArrowCaps.units",
+        "double * self.curvature",
+        "self.curvature",
+        f"{GROUPS}::test_a_row_that_moves_to_another_group_attains_what_a_matrix_is_charged",
+    ),
+    Bug(
+        "rows that are left out add to looks at groups",
+        ARROWS,
+        "_cells",
+        "(block.counted > 0.0) & (block.cells >= 0)",
+        "(block.cells >= 0)",
+        f"{GROUPS}::test_a_joint_look_adds_up_what_rows_say_where_nothing_is_cut",
+    ),
+    Bug(
+        "one of the looks at groups is not charged",
+        "dpmcmc/releases/grouped.py",
+        "event",
+        "Repeat(Gaussian(far), looks)",
+        "Repeat(Gaussian(far), 1)",
+        f"{GROUPS}::test_with_hardly_any_noise_effects_are_those_of_the_mode[logistic]",
+        error="ValueError: this noise is not the next that was paid for",
+    ),
     Bug(
         "a row counts once in a joint score",
         SUMS,
