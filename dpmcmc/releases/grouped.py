@@ -286,23 +286,20 @@ def _stored(
     )
 
 
-def _moved(rows: GroupedRows, arrow: Arrow, place: Place, quieter: float) -> Place:
-    """Return where the next look is made: the posterior mean by this one, prior and noise known.
-
-    quieter: noise of the next look over that of this one, by which its posterior will be narrower.
-    """
+def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
+    """Return where the next look is made: the posterior mean by this one, prior and noise known."""
     d = len(place.coefficients)
     times = arrow.dispersion(*rows.prior)
     if not arrow.scaled:
         times = max(times, 1.0)
     part = Part.of(arrow, arrow.curvatures(1, None)[0], times, *rows.prior)
-    step = part.moments(part.middle_sd())[0]
+    step, covariance = part.moments(part.middle_sd())
     spread = np.zeros(len(place.effects))
     if not rows.family.quadratic:
         step[d:] = np.clip(step[d:], -LARGEST_MOVE, LARGEST_MOVE)
         change = float(np.linalg.norm(step[:d])) / place.unit  # of predictors
         step[:d] *= min(1.0, LARGEST_MOVE / max(change, 1e-12))
-        spread = _spread(rows, replace(arrow, sds=quieter * arrow.sds), times, part.middle_sd())
+        spread = _spread(covariance, d, arrow.unit)
     moved = replace(
         place,
         coefficients=place.coefficients + place.root @ step[:d],
@@ -317,13 +314,14 @@ def _moved(rows: GroupedRows, arrow: Arrow, place: Place, quieter: float) -> Pla
     )
 
 
-def _spread(rows: GroupedRows, arrow: Arrow, times: float, sd: float) -> Floats:
-    """Return (g,) posterior sds of the predictor of a usual row of each group."""
-    d = len(arrow.place)
-    part = Part.of(arrow, arrow.curvatures(1, None)[0], times, *rows.prior)
-    covariance = part.moments(sd)[1]
-    variances = np.diag(covariance)[d:] + covariance[0, 0] / arrow.unit**2
-    variances = variances + 2.0 * covariance[0, d:] / arrow.unit
+def _spread(covariance: Floats, d: int, unit: float) -> Floats:
+    """Return (g,) posterior sds of the predictor of a usual row of each group.
+
+    Of the error of a look's posterior mean, at which the next one is: what is not linear in it
+    would else move coefficients.
+    """
+    variances = np.diag(covariance)[d:] + covariance[0, 0] / unit**2
+    variances = variances + 2.0 * covariance[0, d:] / unit
     return np.asarray(np.clip(np.sqrt(np.maximum(variances, 0.0)), LEAST_SPREAD, MOST_SPREAD))
 
 
@@ -342,10 +340,9 @@ def released(
     _, far, last = multipliers(z, looks)
     place = begun(first, rows.groups.count, slope)
     clip, left = FAR_CLIP, 0.0
-    for k in range(looks):
+    for _ in range(looks):
         sums = _looked(rows, place, FAR_CLIP, far, random, last=False)
         clip, left = _chosen(sums, last / math.sqrt(LAST_PARTS[0]), len(first.place))
-        arrow, quieter = _stored(rows, place, sums, left, z), last / far if k == looks - 1 else 1.0
-        place = _moved(rows, arrow, place, quieter)
+        place = _moved(rows, _stored(rows, place, sums, left, z), place)
     sums = _looked(rows, place, clip, last, random, last=True)
     return _stored(rows, place, sums, left, z)
