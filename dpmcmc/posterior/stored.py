@@ -21,7 +21,7 @@ from dpmcmc.inputs.spec import JobSpec, NormalPrior
 from dpmcmc.posterior.breadth import notes
 from dpmcmc.posterior.free.closed import Closed
 from dpmcmc.posterior.free.posterior import FreePosterior
-from dpmcmc.posterior.free.priors import CoefficientPrior, Floats, check_number, checked
+from dpmcmc.posterior.free.priors import CoefficientPrior, Floats, check_number, checked, half
 from dpmcmc.posterior.free.settings import at
 from dpmcmc.posterior.free.walk import walked
 from dpmcmc.posterior.remedies import epsilon_at, remarks, remedy
@@ -218,14 +218,9 @@ class StoredRelease:
         if grouping.sd not in prior:
             return stored, prior
         pointer = at("/prior", grouping.sd)
-        own = checked(prior[grouping.sd], pointer)
-        kinds = ("normal", "student_t", "cauchy")
-        if own.kind not in kinds or own.loc != 0.0 or own.lower not in (None, 0.0) or own.upper:
-            message = "must be normal, student_t or cauchy with loc 0: the half above 0 is taken"
-            raise SpecError(f"{pointer}/kind", message)
+        scale, df = half(prior[grouping.sd], pointer)
         unit = MODELS[self._own.model.family].unit(self._design, self._own.model)
-        df = 0.0 if own.kind == "normal" else own.freedom
-        changed = replace(stored, prior_sd=(own.scale or 1.0) / unit, df=df)
+        changed = replace(stored, prior_sd=scale / unit, df=df)
         return changed, {other: prior[other] for other in prior if other != grouping.sd}
 
     def _joined(

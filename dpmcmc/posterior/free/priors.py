@@ -190,6 +190,19 @@ def check_number(value: float, pointer: str) -> None:
         raise SpecError(pointer, f"must be a number within +-{LARGEST_NUMBER:g}")
 
 
+def half(prior: NormalPrior | CoefficientPrior, pointer: str) -> tuple[float, float]:
+    """Return scale and degrees of freedom of the half above 0 of a prior, 0 of a normal one's.
+
+    Raises SpecError where an sd cannot have it.
+    """
+    own = checked(prior, pointer)
+    ends = own.lower in (None, 0.0) and own.upper is None
+    if own.kind not in ("normal", "student_t", "cauchy") or own.loc != 0.0 or not ends:
+        message = "must be normal, student_t or cauchy with loc 0: the half above 0 is taken"
+        raise SpecError(f"{pointer}/kind", message)
+    return own.scale or 1.0, 0.0 if own.kind == "normal" else own.freedom
+
+
 class Together:
     """Priors of several coefficients as arrays (a,), in units of their likelihoods' sds."""
 
