@@ -160,7 +160,7 @@ MISTAKES = {
     "a typo in a function": (lambda: fit("cured ~ exp(does)"), "did you mean 'dose'"),
     "contrasts": (lambda: fit("cured ~ C(ward, Sum)"), "there are no other contrasts"),
     "two dots": (lambda: fit("cured ~ . ."), "response ~ covariate"),
-    "random effects": (lambda: fit("cured ~ dose + (1|ward)"), "grouped effects"),
+    "slopes by group": (lambda: fit("cured ~ dose + (dose|ward)"), "write (1 | ward)"),
     "True for epsilon": (lambda: fit(epsilon=True), "/privacy/epsilon"),
     "a class for options": (lambda: fit(sampler=DpHmcOptions), "must be options"),
     "a word for a start": (lambda: fit(sampler=DpHmcOptions(start="far")), "must be Start(...)"),
