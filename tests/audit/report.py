@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dpmcmc.releases import grouped
 from dpmcmc.releases.newton_path import LEAST_CURVE, NOISE
 from tests.audit.bounds import CONFIDENCE, FALSE_ALARMS
 from tests.audit.cells import Cell
@@ -161,10 +162,21 @@ def most_of_one_vector(shares: tuple[float, float, float, float]) -> float:
 PARTS = (1.0 - LEAST_CURVE - NOISE, LEAST_CURVE, NOISE, 0.0)
 # the largest shift, of the charge, that rows can reach; 1 of all places that are not named
 ATTAINABLE = {
-    "mechanisms.joint_sums:release for releases.newton_path": math.sqrt(most_of_one_vector(PARTS))
+    "mechanisms.joint_sums:release for releases.newton_path": math.sqrt(most_of_one_vector(PARTS)),
+    # of rows of a logistic model in one group: scores turn round, matrices are the same
+    "mechanisms.arrow_sums:release for releases.grouped": math.sqrt(
+        grouped.LAST_PARTS[0] / sum(grouped.LAST_PARTS[:2])
+    ),
 }
 # why no row of a model reaches what is charged, by place
 LOOSE = {
+    "mechanisms.arrow_sums:release for releases.grouped": (
+        "The charge is loose for rows of a model: the event of a joint look pays for a score, a"
+        " matrix and numbers as if one row could be the worst in all of them at once. Of two rows"
+        " in one group with the same covariates the scores turn round, which is all of their part,"
+        " and the matrices and squares are the same. Matrices that turn by a right angle reach all"
+        " of theirs, by a row that moves to another group (tests/core/test_groups.py)."
+    ),
     "mechanisms.joint_sums:release for releases.newton_path": (
         "The charge is loose for rows of a model by a margin that is derived, and the search comes"
         " within 1 % of what is left. An iterate's event pays for a score, two matrices and a"

@@ -33,6 +33,7 @@ REACHED = {  # the worst neighbours are among the rows of these, by the places t
     "noisy_mean, banana": ("releases.noisy_mean:released_sum",),
     "noisy_mean, missing": ("releases.noisy_mean:released_sum",),
     "noisy_quadratic, known noise": ("mechanisms.joint_sums:release for releases.whitening",),
+    "noisy_quadratic, groups, logistic": ("mechanisms.arrow_sums:release for releases.grouped",),
     "dp_vi, known noise": ("releases.dp_vi:_Fit._released",),
     "sufficient_statistics, three columns": ("releases.regression.statistics:release",),
     "sufficient_statistics, holders, row 15": ("releases.regression.statistics:release",),
@@ -90,7 +91,14 @@ def test_a_row_moves_an_answer_by_what_is_charged_and_nothing_else(interpreter, 
 
 
 # by the model, by the dataset, or of what is made of the sums once they are released
-SETTLED = ("num_directions", "num_holders", "group", "covariance_scale", "covariance_degrees")
+SETTLED = (
+    "num_joint",
+    "num_directions",
+    "num_holders",
+    "group",
+    "covariance_scale",
+    "covariance_degrees",
+)
 OTHERS = (
     "noisy_quadratic, persons, logistic",
     "noisy_quadratic, persons, multinomial",
