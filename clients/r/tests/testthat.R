@@ -1,0 +1,4 @@
+library(testthat)
+library(dpmcmcR)
+
+test_check("dpmcmcR")
