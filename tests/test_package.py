@@ -22,7 +22,13 @@ import dpmcmc
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ("dpmcmc", "pyproject.toml", "README.md", "LICENSE")
 HELD = {"dpmcmc"}
-BESIDE = {"app", "worker", "migrations", "tests"}  # in a checkout: no names for site-packages
+BESIDE = {
+    "app",
+    "worker",
+    "migrations",
+    "tests",
+    "clients",
+}  # in a checkout: no names for site-packages
 MOST_PACKAGES = 22
 RELEASE = """
 import importlib.util, json

@@ -4,6 +4,7 @@
 - text: what the block before it prints, to the letter; text about P, where noise is in it: but for
   numbers, which are off by P % of the largest on their line at most
 - sh: run against a service by tests/e2e/test_readme.py; python client: by tests/client
+- r: run against a service by tests/r
 - bash: not run, since it installs, deploys or goes on for ever; its commands exist
 - json NAME: a body that the schema of that name accepts
 - nginx, text config: a proxy's; they agree with the service's own settings
@@ -54,6 +55,7 @@ def test_every_block_is_of_a_kind_that_something_holds(page):
             or (word == "python" and said == "client" and page == "docs/guides/command_line.md")
             or (word == "text" and re.fullmatch(r"|about \d+|config", said))
             or (word == "sh" and page in RUN_BY_E2E and not said)
+            or (word == "r" and not said and page == "docs/guides/from_r.md")
             or (word == "bash" and not said)
             or (word == "json" and said)
             or (word == "nginx" and page == "docs/guides/production.md")
