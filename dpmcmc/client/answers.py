@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from dpmcmc.base.digits import rounded_down
+from dpmcmc.base.errors import near
 from dpmcmc.client.connection import origin_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ MEDIA_TYPES = {
     "parquet": "application/vnd.apache.parquet",
     "netcdf": "application/x-netcdf",
 }
+
+
+def media_type_of(form: object) -> str:
+    """Return the media type of a form of files. Raises ValueError where there is none."""
+    if not isinstance(form, str) or form not in MEDIA_TYPES:
+        guess = near(str(form), MEDIA_TYPES)
+        raise ValueError(f"form must be one of {', '.join(MEDIA_TYPES)}{guess}")
+    return MEDIA_TYPES[form]
 
 
 class ApiError(Exception):

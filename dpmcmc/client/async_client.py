@@ -13,7 +13,6 @@ import httpx
 from dpmcmc.client.answers import (
     EVENTS,
     FINAL,
-    MEDIA_TYPES,
     PATIENCE,
     Event,
     EventReader,
@@ -24,10 +23,18 @@ from dpmcmc.client.answers import (
     check,
     failed,
     fit_of,
+    media_type_of,
     too_fast,
 )
 from dpmcmc.client.beginning import beginning
-from dpmcmc.client.connection import FAILED, checked_header, connected, unreached
+from dpmcmc.client.connection import (
+    FAILED,
+    checked_header,
+    checked_path,
+    checked_timeout,
+    connected,
+    unreached,
+)
 from dpmcmc.client.named import id_of, is_id
 from dpmcmc.client.released import (
     Inference,
@@ -66,6 +73,7 @@ class AsyncClient:
 
     async def _request(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Send a request once. Raises UnreachedError."""
+        path = checked_path(path)
         try:
             return await self._http.request(method, path, **request)
         except FAILED as error:
@@ -83,7 +91,7 @@ class AsyncClient:
         return response
 
     async def call(self, method: str, path: str, **request: Any) -> Json:
-        """Make any call of the contract. request: as httpx takes it."""
+        """Make any call of the contract. request: as httpx takes it, a query as params."""
         return body_of(await self._send(method, path, **request))
 
     async def items(self, path: str) -> AsyncIterator[Json]:
@@ -174,10 +182,9 @@ class AsyncClient:
 
     async def events(self, job: str) -> AsyncIterator[Event]:
         """The job's event stream, to its end. Raises as the other calls do."""
+        path = checked_path(f"/v1/jobs/{job}/events")
         try:
-            async with self._http.stream(
-                "GET", f"/v1/jobs/{job}/events", headers=EVENTS
-            ) as response:
+            async with self._http.stream("GET", path, headers=EVENTS) as response:
                 if response.is_error:
                     await response.aread()
                 check(response)
@@ -190,20 +197,23 @@ class AsyncClient:
             failed = unreached(error, self._http.base_url)
         raise failed
 
-    async def wait(self, job: str, *, timeout: float = 600.0) -> Json:
-        """Poll until the job has ended. Raises TimeoutError after `timeout` seconds."""
-        async with asyncio.timeout(timeout):
+    async def wait(self, job: str, *, timeout: float | None = 600.0) -> Json:
+        """Poll until the job has ended. Raises TimeoutError after `timeout` seconds.
+
+        timeout: above 0, or None to wait without end.
+        """
+        async with asyncio.timeout(checked_timeout(timeout)):
             while (answer := await self.job(job))["status"] not in FINAL:
                 await asyncio.sleep(POLL_SECONDS)
         return answer
 
-    async def fit(self, job: str, *, scale: str = "original", timeout: float = 600.0) -> Fit:
+    async def fit(self, job: str, *, scale: str = "original", timeout: float | None = 600.0) -> Fit:
         """Wait for a job and return its posterior, typed, with `.to_arviz()`. As Client.fit."""
         ended = await self._succeeded(job, timeout)
         summary = await self.summary(job, scale=scale)
         return fit_of(ended, summary, await self.chain(job, "netcdf", scale=scale))
 
-    async def _succeeded(self, job: str, timeout: float) -> Json:
+    async def _succeeded(self, job: str, timeout: float | None) -> Json:
         """Wait for a job. Raises ApiError where it has not succeeded."""
         ended = await self.wait(job, timeout=timeout)
         if ended["status"] != "succeeded":
@@ -216,7 +226,7 @@ class AsyncClient:
 
     async def chain(self, job: str, form: str = "json", *, scale: str = "original") -> bytes:
         """The released draws. form: json, csv, parquet or netcdf."""
-        request: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
+        request: Json = {"headers": {"Accept": media_type_of(form)}, "params": {"scale": scale}}
         return (await self._send("GET", f"/v1/jobs/{job}/chain", **request)).content
 
     async def posteriors(
@@ -238,14 +248,14 @@ class AsyncClient:
         *,
         level: float = 0.9,
         target: str = "population",
-        timeout: float = 600.0,
+        timeout: float | None = 600.0,
     ) -> Task:
         """Wait for a task and return what it released, typed. As Client.task."""
         ended = await self._succeeded(job, timeout)
         return task_of(ended, await self.result(job, level=level, target=target))
 
     async def infer(
-        self, job: str, question: Mapping[str, Any], *, timeout: float = 600.0
+        self, job: str, question: Mapping[str, Any], *, timeout: float | None = 600.0
     ) -> Inference:
         """Posterior of a family's parameter given a released statistic, typed. As Client.infer."""
         answer = await self.inference(job, question)

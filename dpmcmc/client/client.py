@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,6 @@ import httpx
 from dpmcmc.client.answers import (
     EVENTS,
     FINAL,
-    MEDIA_TYPES,
     PATIENCE,
     Event,
     EventReader,
@@ -25,10 +25,18 @@ from dpmcmc.client.answers import (
     check,
     failed,
     fit_of,
+    media_type_of,
     too_fast,
 )
 from dpmcmc.client.beginning import beginning
-from dpmcmc.client.connection import FAILED, checked_header, connected, unreached
+from dpmcmc.client.connection import (
+    FAILED,
+    checked_header,
+    checked_path,
+    checked_timeout,
+    connected,
+    unreached,
+)
 from dpmcmc.client.named import id_of, is_id
 from dpmcmc.client.released import (
     Inference,
@@ -87,6 +95,7 @@ class Client:
 
     def _request(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Send a request once. Raises UnreachedError."""
+        path = checked_path(path)
         try:
             return self._http.request(method, path, **request)
         except FAILED as error:
@@ -205,7 +214,7 @@ class Client:
     def dummy_table(self, dataset: str, form: str = "csv", rows: int = 100, seed: int = 0) -> bytes:
         """The same rows as a file. form: csv, parquet or json."""
         request: Json = {
-            "headers": {"Accept": MEDIA_TYPES[form]},
+            "headers": {"Accept": media_type_of(form)},
             "params": {"rows": rows, "seed": seed},
         }
         return self._send("GET", f"/v1/datasets/{self._dataset(dataset)}/dummy", **request).content
@@ -262,8 +271,9 @@ class Client:
 
     def events(self, job: str) -> Iterator[Event]:
         """The job's event stream, to its end. Raises as the other calls do."""
+        path = checked_path(f"/v1/jobs/{job}/events")
         try:
-            with self._http.stream("GET", f"/v1/jobs/{job}/events", headers=EVENTS) as response:
+            with self._http.stream("GET", path, headers=EVENTS) as response:
                 if response.is_error:
                     response.read()
                 check(response)
@@ -276,16 +286,20 @@ class Client:
             failed = unreached(error, self._http.base_url)
         raise failed
 
-    def wait(self, job: str, *, timeout: float = 600.0) -> Json:
-        """Poll until the job has ended. Raises TimeoutError after `timeout` seconds."""
-        deadline = time.monotonic() + timeout
+    def wait(self, job: str, *, timeout: float | None = 600.0) -> Json:
+        """Poll until the job has ended. Raises TimeoutError after `timeout` seconds.
+
+        timeout: above 0, or None to wait without end.
+        """
+        seconds = checked_timeout(timeout)
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
         while (answer := self.job(job))["status"] not in FINAL:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"job {job} is still {answer['status']}")
             time.sleep(0.2)
         return answer
 
-    def fit(self, job: str, *, scale: str = "original", timeout: float = 600.0) -> Fit:
+    def fit(self, job: str, *, scale: str = "original", timeout: float | None = 600.0) -> Fit:
         """Wait for a job and return its posterior, typed, with `.to_arviz()`.
 
         Raises ApiError where the job failed, TimeoutError after `timeout` seconds.
@@ -293,7 +307,7 @@ class Client:
         ended = self._succeeded(job, timeout)
         return fit_of(ended, self.summary(job, scale=scale), self.chain(job, "netcdf", scale=scale))
 
-    def _succeeded(self, job: str, timeout: float) -> Json:
+    def _succeeded(self, job: str, timeout: float | None) -> Json:
         """Wait for a job. Raises ApiError where it has not succeeded."""
         ended = self.wait(job, timeout=timeout)
         if ended["status"] != "succeeded":
@@ -331,13 +345,13 @@ class Client:
         scale: str = "original",
     ) -> bytes:
         """As `posteriors`, the draws alone as a file. form: json, csv, parquet or netcdf."""
-        request: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
+        request: Json = {"headers": {"Accept": media_type_of(form)}, "params": {"scale": scale}}
         path = f"/v1/jobs/{job}/posteriors"
         return self._send("POST", path, json=question, **request).content
 
     def chain(self, job: str, form: str = "json", *, scale: str = "original") -> bytes:
         """The released draws. form: json, csv, parquet or netcdf."""
-        request: Json = {"headers": {"Accept": MEDIA_TYPES[form]}, "params": {"scale": scale}}
+        request: Json = {"headers": {"Accept": media_type_of(form)}, "params": {"scale": scale}}
         return self._send("GET", f"/v1/jobs/{job}/chain", **request).content
 
     def result(self, job: str, *, level: float = 0.9, target: str = "population") -> Json:
@@ -351,7 +365,7 @@ class Client:
         *,
         level: float = 0.9,
         target: str = "population",
-        timeout: float = 600.0,
+        timeout: float | None = 600.0,
     ) -> Task:
         """Wait for a task and return what it released, typed: see `released.Task`.
 
@@ -360,7 +374,9 @@ class Client:
         ended = self._succeeded(job, timeout)
         return task_of(ended, self.result(job, level=level, target=target))
 
-    def infer(self, job: str, question: Mapping[str, Any], *, timeout: float = 600.0) -> Inference:
+    def infer(
+        self, job: str, question: Mapping[str, Any], *, timeout: float | None = 600.0
+    ) -> Inference:
         """Posterior of a family's parameter given a released statistic, typed, with `.to_arviz()`.
 
         Costs nothing. Waits where it takes longer than a request. Raises as `fit` does.
@@ -380,7 +396,7 @@ class Client:
 
     def inference_draws(self, job: str, question: Mapping[str, Any], form: str = "csv") -> bytes:
         """As `inference`, the draws alone as a file. form: json, csv, parquet or netcdf."""
-        request: Json = {"headers": {"Accept": MEDIA_TYPES[form]}}
+        request: Json = {"headers": {"Accept": media_type_of(form)}}
         answer = self._send("POST", f"/v1/jobs/{job}/inferences", json=question, **request)
         if answer.status_code != httpx.codes.ACCEPTED:
             return answer.content
@@ -420,5 +436,5 @@ class Client:
 
     def table(self, job: str, number: int, form: str = "csv") -> bytes:
         """A synthetic table of a task, by its number from 0. form: csv or parquet."""
-        request: Json = {"headers": {"Accept": MEDIA_TYPES[form]}}
+        request: Json = {"headers": {"Accept": media_type_of(form)}}
         return self._send("GET", f"/v1/jobs/{job}/tables/{number}", **request).content

@@ -3,6 +3,7 @@
 No message holds a key, nor an address that may be one, and no error leads to a request that does.
 """
 
+import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ FAILED = (httpx.RequestError, httpx.InvalidURL)  # of a request whose address wa
 MOST_PORT = 2**16 - 1
 MOST_SECONDS = 1_000_000  # operating systems wait no longer than some weeks
 EXAMPLE = "such as http://127.0.0.1:8000"
+NO_ID = "an id or a name in this request is empty, or has characters that none has"
 
 
 class WrongKeyError(ValueError):
@@ -97,6 +99,17 @@ def checked_timeout(timeout: object) -> float | None:
     return float(cast("float", timeout))
 
 
+def checked_path(path: str) -> str:
+    """Return the path of a request unchanged. Raises WrongAddressError where it leads elsewhere.
+
+    An id that holds a sign of addresses, or none, would ask for something else under this key.
+    """
+    parts = path.removeprefix("/").split("/")
+    if not all(re.fullmatch(r"[\w~-]+(\.[\w~-]+)*", part, re.ASCII) for part in parts):
+        raise WrongAddressError(NO_ID)
+    return path
+
+
 def origin_of(url: httpx.URL) -> str:
     """Return scheme, host and port of an address, without path, name and password."""
     return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}"
@@ -131,7 +144,7 @@ def checked_header(key: str) -> str:
 def unreached(error: Exception, url: httpx.URL) -> Exception:
     """Return the client's error for an error of httpx."""
     if isinstance(error, httpx.InvalidURL):
-        return WrongAddressError("an id or a name in this request has characters that none has")
+        return WrongAddressError(NO_ID)
     return UnreachedError(_kind(error), origin_of(url))
 
 

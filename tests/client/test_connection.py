@@ -342,9 +342,64 @@ def test_where_an_address_leads_is_told_and_not_followed(call: Call, status: int
         assert SECRET not in told(found.value)
 
 
-def test_an_id_that_no_address_holds_is_told() -> None:
-    with Client(HERE, SECRET) as client, pytest.raises(WrongAddressError, match="characters"):
-        client.job("a\nb")
+def waited(client: Client, job: str, **options: Any) -> None:
+    client.wait(job, **options)
+
+
+def waited_apart(client: Client, job: str, **options: Any) -> None:
+    async def work() -> None:
+        async with AsyncClient(HERE, SECRET) as other:
+            await other.wait(job, **options)
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "1", math.nan, math.inf, 10**400, True, b"1"])
+@pytest.mark.parametrize("wait", [waited, waited_apart])
+def test_no_job_is_waited_for_so_long(wait: Any, timeout: Any) -> None:
+    """For a number that is none a client would wait without end."""
+    with Client(HERE, SECRET) as client, pytest.raises(ValueError, match="timeout must be a numb"):
+        wait(client, "a", timeout=timeout)
+
+
+def test_a_job_may_be_waited_for_without_end() -> None:
+    body = b'{"status": "cancelled"}'
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 23\r\n\r\n"
+    with answering(head + body) as port, Client(f"http://127.0.0.1:{port}", SECRET) as client:
+        assert client.wait("a", timeout=None) == {"status": "cancelled"}
+
+
+IDS = ["a\nb", "", ".", "..", "../datasets", "a?b=1", "?cursor=x", "a#b", "a%2Fb", "a b", "ä", "a/"]
+
+
+@pytest.mark.parametrize("wrong", IDS)
+def test_an_id_that_no_address_holds_is_told(wrong: str) -> None:
+    """It would ask for something else, such as a list in the place of a job."""
+    calls: dict[str, Callable[[Client], Any]] = {
+        "job": lambda client: client.job(wrong),
+        "events": lambda client: list(client.events(wrong)),
+        "cancel": lambda client: client.cancel(wrong),
+        "revoke": lambda client: client.revoke(wrong),
+        "disable": lambda client: client.disable(wrong),
+        "apart": lambda client: waited_apart(client, wrong),
+    }
+    for call in calls.values():
+        with Client(HERE, SECRET) as client, pytest.raises(WrongAddressError, match="characters"):
+            call(client)
+
+
+def test_a_form_of_files_that_there_is_not_is_told() -> None:
+    calls: dict[str, Callable[[Client, Any], Any]] = {
+        "chain": lambda client, form: client.chain("a", form),
+        "posterior_draws": lambda client, form: client.posterior_draws("a", {}, form),
+        "inference_draws": lambda client, form: client.inference_draws("a", {}, form),
+        "dummy_table": lambda client, form: client.dummy_table("a", form),
+        "table": lambda client, form: client.table("a", 0, form),
+    }
+    for call in calls.values():
+        for form in ("xlsx", None, ["csv"], "CSV"):
+            with Client(HERE, SECRET) as client, pytest.raises(ValueError, match="form must be"):
+                call(client, form)
 
 
 @pytest.mark.parametrize("word", ["two\nlines", "schlüssel", "a\0b"])
