@@ -1,6 +1,7 @@
 """Synthetic tables: the model, its posterior, Rubin's rules, and what analyses of tables cover."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from dpmcmc.queries.synthetic import posterior
 from dpmcmc.queries.synthetic.call import FEWER, combine, planned
 from dpmcmc.queries.synthetic.loglinear import LogLinear
 from dpmcmc.queries.synthetic.posterior import NoisyMarginals, Walk, r_hat
+from dpmcmc.queries.tasks import SyntheticTask, TaskSpec, plan_task
 from tests.sources import Seeded
 
 SHAPE, PAIRS = (3, 2, 4), ((0, 1), (1, 2), (0, 2))
@@ -271,8 +273,64 @@ def test_chains_that_do_not_agree_go_on(monkeypatch):
     found = iter([2.0, 1.5, 1.0, 1.0])
     seen = []
     monkeypatch.setattr(posterior, "r_hat", lambda draws: seen.append(len(draws)) or next(found))
-    probabilities, largest = posterior.draws(noisy, 5, 8, Seeded(1))
-    assert (seen, largest, probabilities.shape) == ([8, 16, 32], 1.0, (5, 24))
+    thetas, largest = posterior.draws(noisy, 5, 8, Seeded(1))
+    assert (seen, largest, thetas.shape) == ([8, 16, 32], 1.0, (5, 26))
+
+
+def test_what_chains_are_compared_by_is_evenly_spaced_and_bounded(monkeypatch):
+    noisy, found = NoisyMarginals(MODEL, np.full(26, 30.0), 1.0, 180), {}
+    for most in (10, 1000):
+        monkeypatch.setattr(posterior, "MOST_COMPARED", most)
+        walk = Walk(noisy, 4, Seeded(1))
+        found[most] = posterior._moved(walk, 8, 5)
+    (thetas, some), (same, every) = found[10], found[1000]
+    assert np.array_equal(thetas, same)
+    assert (thetas.shape, len(every)) == ((32, 26), 40)
+    assert np.array_equal(some, every[3::4])
+
+
+def test_many_tables_of_many_cells_need_no_memory_for_all_probabilities():
+    """They took 8 bytes for each cell of each table, 16 GB at most, once all was paid for."""
+    model = LogLinear((20, 20, 50), ((0,), (1,), (2,)))
+    noisy = NoisyMarginals(model, np.full(90, 30.0), 5.0, 600)
+    tracemalloc.start()
+    thetas, _ = posterior.draws(noisy, 600, 20, Seeded(1))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(thetas) == 600
+    assert most < 0.5 * 8 * 600 * model.cells
+
+
+def test_more_numbers_than_fit_into_memory_are_refused_before_rows_are_read():
+    number = NumberColumn(name="x", lower=0.0, upper=1.0)
+    for columns, rows, remedy in (
+        (SCHEMA.columns, 10**7, "of 10000000 rows .* at most 53"),
+        ((*SCHEMA.columns, number), 10**7, "at most 26"),
+        (SCHEMA.columns, 2**30, "too many rows"),
+    ):
+        schema = Schema(columns=columns, rows=rows)
+        with pytest.raises(SpecError, match=remedy) as found:
+            dpmcmc.synthesise({}, schema=schema, epsilon=1.0, delta=1e-12)
+        assert found.value.pointer == "/tables"
+
+
+def test_a_task_of_many_tables_is_asked_for_their_time_and_memory():
+    names, levels = ("a", "b", "c"), tuple(f"l{k}" for k in range(100))
+    schema = Schema(
+        columns=tuple(CategoryColumn(name=name, categories=levels) for name in names), rows=300
+    )
+    privacy = PrivacySpec(epsilon=1.0, delta=1e-6)
+    given = {"marginals": tuple((name,) for name in names), "moves": 20}
+    few, many = (SyntheticTask(tables=tables, **given) for tables in (20, 2000))
+    assert plan_task(schema, TaskSpec(task=few, privacy=privacy)).cost.epsilon <= 1.0
+    with pytest.raises(SpecError, match="would run for about"):
+        plan_task(schema, TaskSpec(task=many, privacy=privacy))
+    small = Schema(columns=schema.columns[:1], rows=300)
+    one, several = (
+        plan_task(small, TaskSpec(task=SyntheticTask(tables=20, moves=m), privacy=privacy)).memory
+        for m in (20, 2000)
+    )
+    assert several > one + 8 * 100 * 4 * 900
 
 
 @pytest.mark.compiled("hundreds of chains, of no kernel")

@@ -85,6 +85,7 @@ Impossible = Sequence[Mapping[str, Sequence[str]]]
 Marginals = Sequence[Sequence[str]] | Literal["pairs"]
 MOST_CELLS, MOST_ENTRIES = 2**20, 2500  # of the model: limits of memory and of run time
 FEWEST, MOST = 2, 2000  # tables
+MOST_NUMBERS = 2**29  # of all tables: 4 GiB
 FEWER = "name fewer columns, marginals or bins"
 LEAST_MOVES, MOST_MOVES = 20, 20_000
 GRID = 1.001  # of a noise multiplier: noise of counts is rounded to a grid
@@ -104,6 +105,11 @@ class SyntheticPlan:
         """The sd of the noise of each released count."""
         parts = len(self.model.marginals)
         return noise_sd(sum(self.model.sizes), parts, self.paid.noise_multiplier)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a table is kept as: of each row its cell, and its places in bins."""
+        return self.schema.rows * (1 + sum(axis.edges is not None for axis in self.axes))
 
     def noise_errors(self, counts: Floats | None = None) -> NoiseErrors:
         """Return the errors that noise causes; as declared columns tell where none is released."""
@@ -407,6 +413,10 @@ def synthesise(
     plan = planned(
         schema, privacy, columns=columns, marginals=marginals, bins=bins, impossible=impossible
     )
+    if tables * plan.numbers > MOST_NUMBERS:
+        most = MOST_NUMBERS // plan.numbers
+        remedy = f"ask for at most {most}" if most >= FEWEST else "there are too many rows"
+        raise SpecError("/tables", f"of {schema.rows} rows would not fit into memory: {remedy}")
     source = random or SystemRandom()
     read = [axis.name for axis in plan.axes]
     table = checked_rows(schema, data, plan.paid.cost.delta, budget, read)
@@ -453,10 +463,14 @@ def drawn(
 ) -> Synthetic:
     """Return synthetic tables given released counts; costs nothing."""
     noisy = NoisyMarginals(plan.model, counts, plan.noise_sd, plan.schema.rows)
-    probabilities, r_hat = draws(noisy, tables, moves, random)
+    thetas, r_hat = draws(noisy, tables, moves, random)
     rows = plan.schema.rows
-    cells = np.stack([plan.model.possible[rows_of(p, rows, random)] for p in probabilities])
-    shares = shares_of(plan.model, probabilities.mean(axis=0))
+    cells, mean = np.empty((tables, rows), np.intp), np.zeros(plan.model.cells)
+    for table, theta in enumerate(thetas):
+        probabilities = plan.model.probabilities(theta)
+        cells[table] = plan.model.possible[rows_of(probabilities, rows, random)]
+        mean += probabilities / tables
+    shares = shares_of(plan.model, mean)
     checks = checked(plan.axes, plan.model, counts, plan.noise_sd, rows, shares)
     table_levels = [levels(plan.axes, table_cells) for table_cells in cells]
     positions = {

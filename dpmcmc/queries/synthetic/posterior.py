@@ -30,6 +30,7 @@ SHORTEST, LONGEST = 6, 18  # leapfrog steps of a trajectory
 CHAINS, WARM = 4, 60  # moves of each warm-up
 PASSES = 3  # while chains do not agree, each twice as long as the one before
 MAX_RHAT = 1.2  # largest R-hat of a cell of the marginals that counts as mixed
+MOST_COMPARED = 1000  # moves that an R-hat is of, evenly spaced, so that it fits into memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +195,9 @@ class Walk:
 def draws(
     noisy: NoisyMarginals, count: int, moves: int, random: RandomSource
 ) -> tuple[Floats, float]:
-    """Return probabilities of cells (count, cells), drawn from the posterior, and R-hat.
+    """Return parameters (count, entries), drawn from the posterior, and R-hat.
+
+    Not the probabilities of all cells, which many tables of many cells have no memory for.
 
     moves: of each of CHAINS chains after its warm-up, at least count / CHAINS. Where the chains do
     not agree these moves count as warm-up and twice as many follow, PASSES times in all. The R-hat
@@ -205,26 +208,28 @@ def draws(
     kept_moves = -(-count // CHAINS)
     for k in range(PASSES):
         thinning = max(1, 2**k * moves // kept_moves)
-        probabilities, marginals = _moved(walk, kept_moves, thinning)
+        thetas, marginals = _moved(walk, kept_moves, thinning)
         largest = r_hat(marginals)
         if largest <= MAX_RHAT:
             break
-    return probabilities[:count], largest
+    return thetas[:count], largest
 
 
 def _moved(walk: Walk, count: int, thinning: int) -> tuple[Floats, Floats]:
-    """Return probabilities of cells and of marginals of chains that move.
+    """Return parameters, and probabilities of marginals, of chains that move.
 
-    Those of cells (chains * count, cells) after every `thinning` moves, those of marginals (count *
-    thinning, entries, chains) after every move.
+    Parameters (chains * count, entries) after every `thinning` moves; probabilities (moves,
+    entries, chains) after every move, or after as many as leave MOST_COMPARED.
     """
     model, kept, marginals = walk.noisy.model, [], []
-    for k in range(thinning * count):
+    compared = -(-thinning * count // MOST_COMPARED)
+    for k in range(1, thinning * count + 1):
         walk.move()
-        p = model.probabilities(walk.theta(walk.z))
-        marginals.append(model.by_entry @ p)
-        if k % thinning == thinning - 1:
-            kept.append(p.T)
+        theta = walk.theta(walk.z)
+        if k % compared == 0:
+            marginals.append(model.by_entry @ model.probabilities(theta))
+        if k % thinning == 0:
+            kept.append(theta.T)
     return np.concatenate(kept), np.stack(marginals)
 
 

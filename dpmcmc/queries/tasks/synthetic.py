@@ -18,10 +18,11 @@ from dpmcmc.queries.summaries.intervals import IntervalTarget
 from dpmcmc.queries.synthetic import call as synthesising
 from dpmcmc.queries.synthetic.checks import Check
 from dpmcmc.queries.synthetic.drawn import Values, levels, values
-from dpmcmc.queries.synthetic.posterior import CHAINS, LONGEST, PASSES, WARM
+from dpmcmc.queries.synthetic.posterior import CHAINS, LONGEST, MOST_COMPARED, PASSES, WARM
 from dpmcmc.queries.tasks.base import Floats
 
 MOST_SECONDS = 3600.0  # of a task
+COPIES = 8  # of what an R-hat is of, and of a matrix of all entries, at once
 LEAPFROG_SECONDS, CELL_SECONDS = 3e-4, 8e-9  # of a step of one chain: measured on a busy core
 
 
@@ -68,9 +69,8 @@ class PlannedTables:
     @property
     def numbers(self) -> int:
         """How many all blocks hold."""
-        each = 1 + sum(axis.edges is not None for axis in self.plan.axes)
         first = sum(self.plan.model.sizes) + 1 + 2 * len(self.plan.axes)
-        return first + self.task.tables * self.rows * each
+        return first + self.task.tables * self.plan.numbers
 
     @property
     def noise(self) -> str:
@@ -80,17 +80,25 @@ class PlannedTables:
 
     @property
     def memory(self) -> int:
-        """Bytes beyond those of rows and numbers."""
-        return 48 * self.plan.model.cells * len(self.plan.model.marginals)
+        """Bytes beyond those of rows and numbers: of the model, its chains and its tables."""
+        model, entries = self.plan.model, sum(self.plan.model.sizes)
+        moves = CHAINS * min((2 ** (PASSES - 1)) * self._moves, MOST_COMPARED)
+        chains = entries * (self.task.tables + COPIES * (moves + entries))
+        return 48 * model.cells * len(model.marginals) + 8 * chains
+
+    @property
+    def _moves(self) -> int:
+        """Moves of each chain, if chains agree at once: at least one for each of its tables."""
+        return max(self.task.moves, -(-self.task.tables // CHAINS))
 
     @property
     def seconds(self) -> float:
         """The longest that it runs, about."""
         products = self.plan.model.cells * len(self.plan.model.marginals)
         each = LEAPFROG_SECONDS + CELL_SECONDS * products
-        most_moves: int = (2**PASSES - 1) * self.task.moves + 2 * WARM
+        most_moves: int = (2**PASSES - 1) * self._moves + 2 * WARM
         chains = most_moves * CHAINS * LONGEST * each
-        return 1.0 + chains + 2e-7 * self.rows * self.task.tables
+        return 1.0 + chains + (2e-7 * self.rows + each) * self.task.tables
 
     def release(
         self, rows: Private[Table], permit: Permit, random: RandomSource
