@@ -17,6 +17,7 @@ from app.api.examples import EXAMPLES
 from app.api.problems import escaped, faults, of_status, too_many_values
 from app.api.schemas import Request as Body
 from app.services.errors import Fault, Refusal
+from dpmcmc.base.errors import SpecError
 
 Model = TypeVar("Model", bound=Body)
 Other = TypeVar("Other", bound=Body)
@@ -89,7 +90,10 @@ def parse(model: type[Model], text: bytes) -> Model:
 
 
 def _valid(model: type[Model], text: bytes, document: Any) -> Model:
-    known = model.prepared(document)
+    try:
+        known = model.prepared(document)
+    except SpecError as error:
+        raise _not_valid(Fault(error.pointer, error.message)) from None
     if known != document:
         text = json.dumps(known).encode()
     try:

@@ -71,7 +71,7 @@ class Request(BaseModel):
 
     @classmethod
     def prepared(cls, document: Any) -> Any:
-        """The body in the words that it is validated in."""
+        """The body in the words that it is validated in. Raises SpecError."""
         return document
 
 

@@ -6,6 +6,8 @@ tables and symbols as well.
 
 from typing import Any
 
+from dpmcmc.base.errors import SpecError
+
 SUMS = "sufficient_statistics"
 # published name -> algorithm and options
 PUBLISHED: dict[str, tuple[str, dict[str, str]]] = {
@@ -71,7 +73,10 @@ def family_of(name: str) -> str:
 
 
 def with_known_names(job: dict[str, Any]) -> dict[str, Any]:
-    """Return a job, as JSON holds it, with the names that other software uses replaced."""
+    """Return a job, as JSON holds it, with the names that other software uses replaced.
+
+    Raises SpecError where one means something else than what stands beside it.
+    """
     model = job.get("model")
     if isinstance(model, dict) and isinstance(model.get("family"), str):
         model = model | {"family": family_of(model["family"])}
@@ -82,7 +87,7 @@ def with_known_names(job: dict[str, Any]) -> dict[str, Any]:
 def _with_known_algorithm(sampler: Any) -> Any:
     """Return a job's `sampler` with published names of algorithms and methods replaced.
 
-    A method that is given beside such a name is kept, so that two different methods are refused.
+    Raises SpecError where another method stands beside such a name.
     """
     if not isinstance(sampler, dict):
         return sampler
@@ -91,5 +96,8 @@ def _with_known_algorithm(sampler: Any) -> Any:
         renamed["method"] = method_of(renamed["method"])
     if isinstance(renamed.get("algorithm"), str):
         renamed["algorithm"], options = algorithm_of(renamed["algorithm"])
-        renamed = options | renamed
+        method = options.get("method")
+        if method is not None and renamed.setdefault("method", method) != method:
+            message = f"differs from {method}, which {sampler['algorithm']} means: give one of both"
+            raise SpecError("/sampler/method", message)
     return renamed

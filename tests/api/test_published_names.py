@@ -79,6 +79,22 @@ def test_the_service_takes_them(house: House, sampler: dict[str, str]) -> None:
     assert (found["algorithm"], found["method"]) == ("sufficient_statistics", "mcmc_fixeds")
 
 
+@pytest.mark.parametrize("method", ["mcmc_bs", "MCMC-normalX", "no method", None, 3])
+def test_another_method_beside_a_name_that_means_one_is_refused(
+    house: House, method: object
+) -> None:
+    analyst, dataset = house.user("analyst"), house.dataset()
+    sampler = {"algorithm": "adaSSP", "method": method}
+    body = {"dataset": dataset, "model": MODEL, "privacy": PRIVACY, "sampler": sampler}
+    refused = analyst.post("/v1/plans", json=body)
+    assert refused.status_code == 422, refused.text
+    (error,) = refused.json()["errors"]
+    assert error["pointer"] == "/sampler/method"
+    assert "adassp, which adaSSP means" in error["message"]
+    body["sampler"] = {"algorithm": "adaSSP", "method": "adaSSP"}
+    assert analyst.post("/v1/plans", json=body).status_code == 200
+
+
 def test_other_names_are_refused_as_before(house: House) -> None:
     analyst, dataset = house.user("analyst"), house.dataset()
     body = {"dataset": dataset, "model": MODEL, "privacy": PRIVACY}
