@@ -1,5 +1,6 @@
 """The choice of a statistic by its Fisher information, from public facts alone, at no cost."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from dpmcmc.base.plain import plain
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.privacy.promises import check_delta
 from dpmcmc.queries.statistics.fisher import Additive, best_power, information
-from dpmcmc.queries.statistics.mechanisms import Statistic, StatisticKind
+from dpmcmc.queries.statistics.mechanisms import LARGEST, Statistic, StatisticKind
 from dpmcmc.queries.statistics.plans import StatisticRequest, number, planned
 from dpmcmc.queries.statistics.populations import Population
 from dpmcmc.queries.statistics.release import noise_of
@@ -33,11 +34,19 @@ class Choice:
 def checked_question(
     population: Population, thetas: object, powers: object
 ) -> tuple[Population, tuple[float, ...], tuple[float, ...]]:
-    """Return all three, made plain. Raises SpecError where one is no population, or no numbers."""
+    """Return all three, made plain.
+
+    Raises SpecError where one is no population, no numbers, or no value of its parameter.
+    """
     of_class = isinstance(population, type)
     if of_class or not callable(getattr(type(population), "nodes", None)):
         raise SpecError("/population", "must be one of dpmcmc.queries.statistics.populations")
-    return plain(population), _listed("thetas", thetas), _listed("powers", powers)
+    population, guesses = plain(population), _listed("thetas", thetas)
+    least, most = population.range
+    if not all(least < theta < most and abs(theta) <= LARGEST for theta in guesses):
+        message = f"must lie within {least:g} and {most:g}, and {LARGEST:g}"
+        raise SpecError("/thetas", message)
+    return population, guesses, _listed("powers", powers)
 
 
 def _listed(name: str, values: Any) -> tuple[float, ...]:
@@ -109,16 +118,19 @@ def choose_statistic(
 
     statistic_of_first = plans[powers[0]].statistic
     try:
-        power, scores = best_power(
-            population, statistic_of_first, thetas, powers, schema.rows, added
-        )
-        information_of = {
-            a: tuple(
-                information(population, plan.statistic, t, schema.rows, noise_of(plan))
-                for t in thetas
+        with np.errstate(all="ignore"):  # where a row hardly varies, information is infinite
+            power, scores = best_power(
+                population, statistic_of_first, thetas, powers, schema.rows, added
             )
-            for a, plan in plans.items()
-        }
+            information_of = {
+                a: tuple(
+                    information(population, plan.statistic, t, schema.rows, noise_of(plan))
+                    for t in thetas
+                )
+                for a, plan in plans.items()
+            }
+        if any(math.isnan(number) for found in information_of.values() for number in found):
+            raise ValueError("not a number")
     except (ValueError, ArithmeticError):
         message = "are too far from the column's bounds: the Fisher information there is not finite"
         raise SpecError("/thetas", message) from None

@@ -6,7 +6,7 @@ Examples 3 to 6.
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,9 @@ class Moments(NamedTuple):
 
 
 class Population(Protocol):
-    """A distribution of rows. theta: its parameter."""
+    """A distribution of rows. theta: its parameter, between the ends of range."""
+
+    range: ClassVar[tuple[float, float]]
 
     def nodes(self, theta: float, breaks: tuple[float, ...]) -> Nodes:
         """Return points that integrate functions which are smooth between the breaks."""
@@ -70,6 +72,7 @@ def breaks_of(statistic: Statistic) -> tuple[float, ...]:
 class NormalMean:
     """N(theta, sd^2), sd known."""
 
+    range: ClassVar = (-math.inf, math.inf)
     sd: float = 1.0
 
     def nodes(self, theta: float, breaks: tuple[float, ...]) -> Nodes:
@@ -92,6 +95,8 @@ class NormalMean:
 class NormalVariance:
     """N(0, theta), theta > 0 its variance."""
 
+    range: ClassVar = (0.0, math.inf)
+
     def nodes(self, theta: float, breaks: tuple[float, ...]) -> Nodes:
         """Return points that integrate functions which are smooth between the breaks."""
         sd = math.sqrt(theta)
@@ -111,6 +116,8 @@ class NormalVariance:
 @dataclass(frozen=True, slots=True)
 class UniformWidth:
     """Uniform on (-theta, theta), theta > 0."""
+
+    range: ClassVar = (0.0, math.inf)
 
     def nodes(self, theta: float, breaks: tuple[float, ...]) -> Nodes:
         """Return points that integrate functions which are smooth between the breaks; the ends of
@@ -132,6 +139,8 @@ class UniformWidth:
 @dataclass(frozen=True, slots=True)
 class Bernoulli:
     """1 with probability theta, else 0."""
+
+    range: ClassVar = (0.0, 1.0)
 
     def nodes(self, theta: float, breaks: tuple[float, ...]) -> Nodes:  # noqa: ARG002
         """Return both points."""
