@@ -1075,8 +1075,12 @@ def _check_name(name: object) -> None:
 
 
 def word_of(value: object) -> str:
-    """Return the category name of a value, such as "1" of 1.0."""
-    integral = isinstance(value, float | np.floating) and float(value).is_integer()
+    """Return the category name of a value, such as "1" of 1.0.
+
+    A double from 2^53 on may stand for several whole numbers, and so is the name of none.
+    """
+    is_float = isinstance(value, float | np.floating)
+    integral = is_float and float(value).is_integer() and abs(float(value)) < 2.0**53  # type: ignore[arg-type]
     return str(int(value)) if integral else str(value)  # type: ignore[call-overload]
 
 

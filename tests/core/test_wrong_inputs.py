@@ -19,6 +19,7 @@ from dpmcmc import (
     release_statistic,
     sample,
 )
+from dpmcmc.fit.local import table_of
 from dpmcmc.inputs.options import DpHmcOptions, DpPenaltyOptions, Proposal
 
 ROWS = 400
@@ -316,3 +317,15 @@ def test_a_name_of_the_package_with_a_typo_is_told():
     with pytest.raises(AttributeError, match="did you mean 'sample'"):
         dpmcmc.sampel  # noqa: B018 - what is tested
     assert {"sample", "Schema", "load"} <= set(dir(dpmcmc))  # a notebook completes them
+
+
+def test_doubles_that_stand_for_several_whole_numbers_are_no_category():
+    """2^53 + 1 as a double is 2^53: rows of one category became rows of another."""
+    first = 2**53
+    numbers = [first, first + 1, first + 2] * 2
+    for data in (np.array(numbers), numbers, [str(number) for number in numbers]):
+        schema = Schema.from_frame({"g": data}, {"g": tuple(numbers[:3])})
+        assert table_of(schema, {"g": data}).columns["g"].tolist() == [0, 1, 2, 0, 1, 2]
+    doubles = {"g": np.array(numbers, np.float64)}
+    with pytest.raises(ValueError, match="outside its categories"):
+        table_of(Schema.from_frame(doubles, {"g": tuple(numbers[:3])}), doubles)
