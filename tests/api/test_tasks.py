@@ -188,7 +188,9 @@ def test_rows_that_are_flipped_and_noise_that_no_branch_bounds(house: House, dat
     for path in ("/v1/plans", "/v1/jobs"):
         answer = analyst.post(path, json=asked(dataset, 1.0, **median))
         assert answer.status_code == 422, answer.text
-        assert answer.json()["errors"][0]["pointer"] == "/task/noise"
+        (error,) = answer.json()["errors"]
+        assert error["pointer"] == "/task/noise"
+        assert "has a failure share, and a job whose delta is no more than" in error["message"]
     assert spent(house, dataset) == before
 
 

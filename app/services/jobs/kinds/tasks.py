@@ -49,7 +49,8 @@ class TaskJob(PaidJob):
     unbounded = Fault(
         "/task/noise",
         "The dataset's promise does not bound the cost of this noise: it takes a dataset whose"
-        " privacy.branches has a failure share. That of gaussian and laplace needs none.",
+        " privacy.branches has a failure share, and a job whose delta is no more than that share of"
+        " the dataset's. That of gaussian and laplace needs no such share.",
     )
 
     spec: TaskSpec
