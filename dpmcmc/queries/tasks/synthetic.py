@@ -82,7 +82,7 @@ class PlannedTables:
     def memory(self) -> int:
         """Bytes beyond those of rows and numbers: of the model, its chains and its tables."""
         model, entries = self.plan.model, sum(self.plan.model.sizes)
-        moves = CHAINS * min((2 ** (PASSES - 1)) * self._moves, MOST_COMPARED)
+        moves: int = CHAINS * min(2 ** (PASSES - 1) * self._moves, MOST_COMPARED)
         chains = entries * (self.task.tables + COPIES * (moves + entries))
         return 48 * model.cells * len(model.marginals) + 8 * chains
 
