@@ -5,7 +5,6 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Self
 
 import httpx
@@ -26,7 +25,7 @@ from dpmcmc.client.answers import (
     media_type_of,
     too_fast,
 )
-from dpmcmc.client.beginning import beginning
+from dpmcmc.client.beginning import FilePath, beginning, path_of
 from dpmcmc.client.connection import (
     FAILED,
     checked_header,
@@ -136,23 +135,29 @@ class AsyncClient:
         return data
 
     async def upload(
-        self, file: Path, metadata: Mapping[str, Any], *more: Path, schema: Path | None = None
+        self,
+        file: FilePath,
+        metadata: Mapping[str, Any],
+        *more: FilePath,
+        schema: FilePath | None = None,
     ) -> Json:
         """Upload a CSV or Parquet file with its public metadata (admin only). As Client.upload."""
         with ExitStack() as stack:
             parts: list[tuple[str, Any]] = [("metadata", (None, json.dumps(metadata)))]
             if schema is not None:
-                parts.append(("schema", (schema.name, await asyncio.to_thread(schema.read_bytes))))
-            for path in (file, *more):
+                at = path_of(schema)
+                parts.append(("schema", (at.name, await asyncio.to_thread(at.read_bytes))))
+            for path in map(path_of, (file, *more)):
                 content = stack.enter_context(await asyncio.to_thread(path.open, "rb"))
                 parts.append(("file", (path.name, content)))
             return await self.call("POST", "/v1/datasets", files=parts)
 
-    async def inspect(self, file: Path, format: Mapping[str, Any] | None = None) -> Json:
+    async def inspect(self, file: FilePath, format: Mapping[str, Any] | None = None) -> Json:
         """How a file is written, its columns and its first rows (admin only). As Client.inspect."""
         metadata = json.dumps({"format": format or {}})
-        begun = await asyncio.to_thread(beginning, file)
-        parts = {"metadata": (None, metadata), "file": (file.name, begun)}
+        path = path_of(file)
+        begun = await asyncio.to_thread(beginning, path)
+        parts = {"metadata": (None, metadata), "file": (path.name, begun)}
         return await self.call("POST", "/v1/datasets/inspect", files=parts)
 
     async def budget(self, dataset: str) -> Json:

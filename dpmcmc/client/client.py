@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Self
 
 import httpx
@@ -28,7 +27,7 @@ from dpmcmc.client.answers import (
     media_type_of,
     too_fast,
 )
-from dpmcmc.client.beginning import beginning
+from dpmcmc.client.beginning import FilePath, beginning, path_of
 from dpmcmc.client.connection import (
     FAILED,
     checked_header,
@@ -164,7 +163,11 @@ class Client:
         return self._items("/v1/audit")
 
     def upload(
-        self, file: Path, metadata: Mapping[str, Any], *more: Path, schema: Path | None = None
+        self,
+        file: FilePath,
+        metadata: Mapping[str, Any],
+        *more: FilePath,
+        schema: FilePath | None = None,
     ) -> Json:
         """Upload a CSV or Parquet file with its public metadata (admin only).
 
@@ -177,20 +180,22 @@ class Client:
         with ExitStack() as stack:
             parts: list[tuple[str, Any]] = [("metadata", (None, json.dumps(metadata)))]
             if schema is not None:
-                parts.append(("schema", (schema.name, schema.read_bytes())))
+                written = path_of(schema)
+                parts.append(("schema", (written.name, written.read_bytes())))
             parts += [
                 ("file", (path.name, stack.enter_context(path.open("rb"))))
-                for path in (file, *more)
+                for path in map(path_of, (file, *more))
             ]
             return self._json("POST", "/v1/datasets", files=parts)
 
-    def inspect(self, file: Path, format: Mapping[str, Any] | None = None) -> Json:
+    def inspect(self, file: FilePath, format: Mapping[str, Any] | None = None) -> Json:
         """How a file is written, its columns and its first rows (admin only); it is not stored.
 
         format: members that are known. Of a text file its first MiB is sent.
         """
         metadata = json.dumps({"format": format or {}})
-        parts = {"metadata": (None, metadata), "file": (file.name, beginning(file))}
+        path = path_of(file)
+        parts = {"metadata": (None, metadata), "file": (path.name, beginning(path))}
         return self._json("POST", "/v1/datasets/inspect", files=parts)
 
     def datasets(self) -> Iterator[Json]:

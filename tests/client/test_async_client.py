@@ -2,10 +2,12 @@
 
 import asyncio
 import inspect
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -259,3 +261,23 @@ def test_calls_of_both_clients_have_the_same_names() -> None:
         assert list(inspect.signature(call).parameters) == list(
             inspect.signature(getattr(Client, name)).parameters
         ), name
+
+
+def test_files_are_named_by_words_or_paths(service: Service, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_bytes(CSV)
+    metadata = METADATA | {"separate_budget": {"reason": "a test uploads one table twice"}}
+    with Client(service.url, ADMIN) as admin:
+        assert admin.inspect(str(rows)) == admin.inspect(rows)
+        assert admin.upload(str(rows), metadata | {"name": "by a word"})["rows"] == 200
+        with pytest.raises(TypeError, match="not a BytesIO: write a frame"):
+            admin.upload(io.BytesIO(CSV), metadata)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="not a dict"):
+            admin.inspect({"x": [1.0]})  # type: ignore[arg-type]
+
+    async def uploaded() -> dict[str, Any]:
+        async with AsyncClient(service.url, ADMIN) as admin:
+            assert await admin.inspect(str(rows))
+            return await admin.upload(str(rows), metadata | {"name": "by a word, asynchronously"})
+
+    assert asyncio.run(uploaded())["rows"] == 200
