@@ -26,6 +26,7 @@ EXAMPLES: dict[str, Json] = {
         "model": {"family": "logistic", "formula": "income ~ age + sex"},
         "privacy": {"epsilon": 1.0, "delta": _DELTA},
     },
+    "JobPatch": {"name": "Income by age", "note": "the model of the report"},
     "TaskIn": {
         "dataset": _ID,
         "task": {

@@ -56,6 +56,7 @@ OPERATIONS = {
     "GET /v1/jobs": "list_jobs",
     "GET /v1/jobs/events": "follow_jobs",
     "GET /v1/jobs/{id}": "get_job",
+    "PATCH /v1/jobs/{id}": "change_job",
     "GET /v1/jobs/{id}/events": "follow_job",
     "POST /v1/jobs/{id}/cancel": "cancel_job",
     "GET /v1/jobs/{id}/chain": "get_chain",

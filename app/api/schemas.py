@@ -52,6 +52,7 @@ else:
     Algorithm = OPTIONS  # of whatever is registered
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Note = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$")]
 FileName = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]*$")]
 MOST_SKIPPED = 10_000
 Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -813,6 +814,7 @@ class JobIn(Request):
     costs what it drew, and the rest of its reservation is returned. all goes on whatever they show.
     privacy.epsilon may be {"up_to": 4, "until": "reliable"}: a job of noisy_quadratic that begins
     small and goes on until its verdict is reliable; it reserves all, and costs what it drew.
+    name, note: for people; nothing is computed from them.
     """
 
     dataset: UUID
@@ -821,6 +823,8 @@ class JobIn(Request):
     privacy: PrivacySpec
     accept_low_quality: bool = False
     spend: Spend = "until_hopeless"
+    name: Name | None = None
+    note: Note | None = None
 
     @classmethod
     def prepared(cls, document: Any) -> Any:
@@ -838,17 +842,27 @@ class TaskIn(Request):
     """A job that releases something else than a posterior: summaries, tables, or one statistic.
 
     It is planned, paid for and followed like any job; its result is `GET /v1/jobs/{id}/result`.
-    accept_low_quality: take a task whose plan is not `usable`, which is refused otherwise.
+    accept_low_quality: take a task whose plan is not `usable`, which is refused otherwise. name,
+    note: for people; nothing is computed from them.
     """
 
     dataset: UUID
     task: Annotated[Task, Field(discriminator="kind")]
     privacy: PrivacySpec
     accept_low_quality: bool = False
+    name: Name | None = None
+    note: Note | None = None
 
     def job(self) -> TaskJob:
         """The job without its dataset."""
         return TaskJob(TaskSpec(task=self.task, privacy=self.privacy))
+
+
+class JobPatch(Request):
+    """What an own job is called, and what is noted on it. A member left out stays; null removes."""
+
+    name: Name | None = None
+    note: Note | None = None
 
 
 class PlanOut(Answer):
@@ -965,9 +979,12 @@ class JobOut(Answer):
     the job has succeeded. expired_at: when its draws were deleted, after their time. submitted: the
     spec as it was asked for, before the planner filled it; of a single job, absent in a list. kind:
     chain, whose result is draws; task, whose result is `/result`; inference, draws given a task.
+    name, note: as its analyst wrote them.
     """
 
     id: UUID
+    name: str | None
+    note: str | None
     status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
     dataset: UUID
     protects: ProtectsOut

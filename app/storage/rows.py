@@ -336,7 +336,8 @@ class JobRow(Base):
     early what it drew, beside reserved_epsilon and reserved_mu, all that was debited. reasons: why
     the planner chose the algorithm, where that was left to it. key_id: of the key that it was
     submitted with. verdict: on what it released, with its summary. expired_at: when its draws were
-    deleted, after their time. protects: whom its epsilon protects; None: a row.
+    deleted, after their time. protects: whom its epsilon protects; None: a row. name, note: its
+    analyst's own words for it.
 
     spec, event and summary are read when they are asked for: most readers need none of them.
     """
@@ -402,6 +403,8 @@ class JobRow(Base):
     finished_at: Mapped[datetime | None]
     expired_at: Mapped[datetime | None]
     protects: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    name: Mapped[str | None] = mapped_column(String(200))
+    note: Mapped[str | None] = mapped_column(Text)
 
 
 class ReleaseRow(Base):

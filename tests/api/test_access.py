@@ -24,6 +24,7 @@ ALLOWED = {
     ("POST", "/v1/jobs"): {"analyst"},
     ("GET", "/v1/jobs"): {"analyst"},
     ("GET", "/v1/jobs/{id}"): {"analyst"},
+    ("PATCH", "/v1/jobs/{id}"): {"analyst"},
     ("GET", "/v1/jobs/events"): {"analyst"},
     ("GET", "/v1/jobs/{id}/events"): {"analyst"},
     ("POST", "/v1/jobs/{id}/cancel"): {"admin", "analyst"},

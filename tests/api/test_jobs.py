@@ -500,3 +500,40 @@ def test_the_price_list_bounds_how_much_it_computes(house: House, analyst: Calle
         assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/events")
     body = {"events": [steps[0]] * 100, "delta": 1e-6}
     assert analyst.post("/v1/accounting/compose", json=body).status_code == 200
+
+
+def test_a_job_has_a_name_and_a_note_that_its_analyst_changes(house: House) -> None:
+    ada, eve = house.user("analyst"), house.user("analyst")
+    dataset = house.dataset(grants=[ada.id, eve.id])
+    words = {"name": "Visits by age", "note": "first try,\nsmall budget"}
+    asked = job_of(dataset) | words
+    job = ada.post("/v1/jobs", json=asked, headers={"Idempotency-Key": "once"}).json()
+    assert {key: job[key] for key in words} == words
+    again = ada.post("/v1/jobs", json=asked, headers={"Idempotency-Key": "once"}).json()
+    assert again["id"] == job["id"]
+    other = asked | {"name": "Another"}
+    answer = ada.post("/v1/jobs", json=other, headers={"Idempotency-Key": "once"})
+    assert answer.json()["code"] == "idempotency_key_reused"
+    address = f"/v1/jobs/{job['id']}"
+    changed = ada.call("PATCH", address, json={"note": None}).json()
+    assert (changed["name"], changed["note"]) == ("Visits by age", None)
+    assert ada.call("PATCH", address, json={"name": "Age <b>"}).json()["name"] == "Age <b>"
+    assert ada.get(address).json()["name"] == "Age <b>"
+    assert [one["id"] for one in ada.get("/v1/jobs?text=AGE <B").json()["items"]] == [job["id"]]
+    assert ada.get("/v1/jobs?text=visits").json()["items"] == []
+    assert eve.call("PATCH", address, json={"name": "mine"}).status_code == 404
+    for wrong in (
+        {"name": ""},
+        {"name": "a\nb"},
+        {"note": "x\0"},
+        {"note": "x" * 2001},
+        {"formula": "y"},
+    ):
+        assert ada.call("PATCH", address, json=wrong).status_code == 422, wrong
+
+
+def test_jobs_without_words_have_none(house: House) -> None:
+    ada = house.user("analyst")
+    job = house.submit(ada, house.dataset(grants=[ada.id]))
+    told = ada.get(f"/v1/jobs/{job}").json()
+    assert (told["name"], told["note"]) == (None, None)

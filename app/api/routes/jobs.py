@@ -24,6 +24,7 @@ from app.api.schemas import (
     ErrorOut,
     JobIn,
     JobOut,
+    JobPatch,
     Listing,
     PlanOut,
     ProgressOut,
@@ -38,6 +39,7 @@ from app.services.errors import Fault, Refusal
 from app.services.jobs import cancel as cancelling
 from app.services.jobs import submit as submitting
 from app.services.jobs.kinds import kind_of
+from app.services.jobs.labels import Label, rename
 from app.services.jobs.wanted import Wanted
 from app.services.planning import plans
 from app.services.planning.calls import shortfall, worked_out
@@ -51,6 +53,7 @@ from dpmcmc.posterior.units import Scale
 
 router = APIRouter(prefix="/v1", route_class=Route)
 Body = Annotated[JobIn | TaskIn, Depends(read_either(JobIn, TaskIn, "task"))]
+Patch = Annotated[JobPatch, Depends(read(JobPatch))]
 POLL_SECONDS = 1
 ScaleOf = Annotated[
     Scale,
@@ -79,8 +82,8 @@ OfText = Annotated[
     Query(
         max_length=200,
         pattern=WITHOUT_NUL,
-        description="only jobs with this text, in either case, in the formula, in the columns or "
-        "the kind of a task, in the algorithm or in the dataset's name",
+        description="only jobs with this text, in either case, in the name or the note, in the "
+        "formula, in the columns or the kind of a task, in the algorithm or in the dataset's name",
     ),
 ]
 
@@ -99,6 +102,8 @@ def shown(job: JobRow, submitted: Any = None) -> JobOut:
         whole = CostOut(epsilon=job.reserved_epsilon, delta=job.delta, mu=job.reserved_mu)
     return JobOut(
         id=job.id,
+        name=job.name,
+        note=job.note,
         status=job.status,  # type: ignore[arg-type]
         dataset=job.dataset_id,
         protects=protected(job),
@@ -164,7 +169,7 @@ async def submit(
     """Reserve the cost and queue the job."""
     asked = body.job()
     accepted = body.accept_low_quality
-    given = (services, caller, body.dataset, asked, key, accepted)
+    given = (services, caller, body.dataset, asked, Label(body.name, body.note), key, accepted)
     job = await in_thread(submitting.begin, *given)
     if isinstance(job, tuple):  # no lock is held and no transaction open while it is planned
         work = (str(caller.id), worked_out, schema := job[0], asked, False, job[1])
@@ -204,6 +209,12 @@ def job(caller: Analyst, services: House, job_id: JobId, response: Response) -> 
     if row.status not in FINAL_STATUSES:
         response.headers["Retry-After"] = str(POLL_SECONDS)
     return shown(row, submitted)
+
+
+@router.patch("/jobs/{id}", tags=["jobs"], openapi_extra=describe(JobPatch))
+def change(caller: Analyst, services: House, job_id: JobId, body: Patch) -> JobOut:
+    """Change the name or the note of one of your jobs, whatever became of it."""
+    return shown(rename(services, caller, job_id, body.model_dump(exclude_unset=True)))
 
 
 @router.post("/jobs/{id}/cancel", tags=["jobs"])

@@ -19,6 +19,7 @@ from app.services.errors import Refusal, not_found
 from app.services.jobs.cancel import refuse_after_many
 from app.services.jobs.kinds import body_hash
 from app.services.jobs.kinds.base import Job, PaidJob
+from app.services.jobs.labels import Label
 from app.services.planning.plans import asked, unbounded
 from app.storage.clock import database_now
 from app.storage.columns import schema_of
@@ -48,6 +49,7 @@ def begin(
     caller: Caller,
     dataset_id: UUID,
     job: PaidJob,
+    label: Label,
     key: str | None,
     accept_low_quality: bool,
 ) -> JobRow | tuple[Schema, Sequence[Any]]:
@@ -55,7 +57,7 @@ def begin(
 
     Raises Refusal: 404, 422, 422 idempotency_key_reused.
     """
-    digest = body_hash(dataset_id, job, accept_low_quality)
+    digest = body_hash(dataset_id, job, label, accept_low_quality)
     earlier = earlier_of(services, caller, key, digest)
     return earlier or asked(services, caller, dataset_id, job)
 
@@ -66,6 +68,7 @@ def submit(
     caller: Caller,
     dataset_id: UUID,
     job: PaidJob,
+    label: Label,
     key: str | None,
     accept_low_quality: bool,
     plan: BasePlan,
@@ -75,13 +78,13 @@ def submit(
     Raises Refusal: 404, 409 budget_exhausted, 429 too_many_jobs and too_many_cancelled, 422
     idempotency_key_reused, 503 ledger_rewound.
     """
-    digest = body_hash(dataset_id, job, accept_low_quality)
+    digest = body_hash(dataset_id, job, label, accept_low_quality)
     with services.sessions.read() as session:
         refuse_rewound(session, services, dataset_id)
         now = database_now(session)
         protects = _protects(session, dataset_id, job)
     row = _row(caller, dataset_id, job, key, digest, now)
-    row.protects = protects
+    row.protects, row.name, row.note = protects, label.name, label.note
     row.resolved, row.progress_of = job.settled(plan).as_json(), plan.num_steps
     row.event, row.event_digest = event_json.as_dict(plan.event), event_json.digest(plan.event)
     row.epsilon, row.delta, row.mu = plan.cost.epsilon, plan.cost.delta, plan.cost.mu

@@ -15,8 +15,8 @@ from app.storage.rows import DatasetRow, JobRow
 class Wanted:
     """Which jobs a list is to hold. None: any.
 
-    formula: a part of it, in either case. text: a part of what a list shows of a job: its formula,
-    the columns and kind of its task, its algorithm, or the name of its dataset.
+    formula: a part of it, in either case. text: a part of what a list shows of a job: its name or
+    note, its formula, the columns and kind of its task, its algorithm, or its dataset's name.
     """
 
     status: str | None = None
@@ -55,7 +55,7 @@ def _holds(text: str, analyst: UUID) -> ColumnElement[bool]:
     of_all = every & columns_of_dataset(DatasetRow.columns).icontains(text, autoescape=True)
     named = DatasetRow.name.icontains(text, autoescape=True)
     return or_(
-        _FORMULA.icontains(text, autoescape=True),
+        *(own.icontains(text, autoescape=True) for own in (JobRow.name, JobRow.note, _FORMULA)),
         columns_of_task(JobRow.resolved).icontains(text, autoescape=True),
         *(func.replace(column, "_", " ").icontains(plain, autoescape=True) for column in _WORDS),
         exists().where(DatasetRow.id == JobRow.dataset_id, open_to(analyst), named | of_all),

@@ -12,7 +12,9 @@ from app.services.jobs.kinds.base import Job, UnrunnableError
 from app.services.jobs.kinds.chains import ChainJob
 from app.services.jobs.kinds.inferences import InferenceJob
 from app.services.jobs.kinds.tasks import TaskJob
+from app.services.jobs.labels import Label
 
+NO_LABEL = Label()
 KINDS: dict[str, type[Job]] = {made.kind: made for made in (ChainJob, TaskJob, InferenceJob)}
 
 
@@ -53,9 +55,11 @@ def _lost(stored: Any, read_back: Any) -> bool:
     return bool(stored != read_back)
 
 
-def body_hash(dataset_id: UUID, job: Job, accept_low_quality: bool = False) -> str:
+def body_hash(
+    dataset_id: UUID, job: Job, label: Label = NO_LABEL, accept_low_quality: bool = False
+) -> str:
     """SHA-256 of the canonical JSON of what was asked for, less what was left at its default."""
-    body = {"dataset": str(dataset_id), **job.hashed()}
+    body = {"dataset": str(dataset_id), **job.hashed(), **label.as_json()}
     if accept_low_quality:
         body["accept_low_quality"] = True
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
