@@ -1023,7 +1023,8 @@ class ParameterOut(Answer):
 class SummaryOut(Answer):
     """The summary of a chain. draws: of each chain, after warm-up. scale: of the coefficients.
 
-    explanation: what a regression found, how sure it is and what it cost, in sentences.
+    explanation: what a regression found, how sure it is and what it cost, in sentences. covariates:
+    the columns that its predictions need.
     """
 
     job: UUID
@@ -1035,6 +1036,7 @@ class SummaryOut(Answer):
     verdict: VerdictOut | None = None
     protects: ProtectsOut = ROW_PROTECTED
     explanation: list[str] = []
+    covariates: list[str] = []
 
 
 class ChainOut(Answer):
@@ -1312,10 +1314,16 @@ class MeOut(UserItem):
 
 
 class RegisteredOut(Answer):
-    """Something registered, with the JSON schema of its options."""
+    """Something registered, with the JSON schema of its options.
+
+    automatic: of an algorithm, whether the planner may choose it by itself; of a model, whether it
+    may choose an algorithm for it that releases a regression. What is not is there for those who
+    repeat what theses did.
+    """
 
     name: str
     description: str
+    automatic: bool
     options: dict[str, Any]
 
 

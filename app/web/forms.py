@@ -1,7 +1,7 @@
 """Forms from JSON schemas, and JSON from forms: what an algorithm can be asked for."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.web.inside import Json, RefusedError
@@ -10,6 +10,7 @@ SAMPLER, MODEL = "option.", "model."  # of a form's fields: options of the algor
 NUMBERS = {"integer": int, "number": float}
 SAID = {"integer": "a whole number", "number": "a number", "array": "numbers between commas"}
 APART = ("family", "formula", "prior", "options")  # of a model, with fields of their own
+LABELS = ("name", "note")  # of a job, for people
 FAMILIES = {"binary": "logistic", "category": "multinomial", "number": "linear"}
 
 
@@ -25,7 +26,7 @@ class NotReadError(Exception):
 class Field:
     """One option as a form shows it. kind: integer, number, boolean, array, choice, text or json.
 
-    prefix: of its name in the form.
+    prefix: of its name in the form. needed: whether there is no job without it.
     """
 
     prefix: str
@@ -33,6 +34,7 @@ class Field:
     kind: str
     choices: tuple[str, ...] = ()
     default: str = ""
+    needed: bool = False
 
     @property
     def key(self) -> str:
@@ -53,9 +55,11 @@ def fields(schema: Json) -> list[Field]:
 
 def model_fields(schema: Json) -> list[Field]:
     """Return the fields of a family: its options, and what each model may have."""
-    own = schema["$defs"]["ModelOptions"]["properties"]
+    own = schema["$defs"]["ModelOptions"]
     shared = {name: member for name, member in schema["properties"].items() if name not in APART}
-    return _fields(MODEL, own | shared, schema["$defs"])
+    needed = own.get("required", [])
+    fields = _fields(MODEL, own["properties"] | shared, schema["$defs"])
+    return [replace(field, needed=field.name in needed) for field in fields]
 
 
 def _fields(prefix: str, wanted: Json, known: Json) -> list[Field]:
@@ -190,7 +194,13 @@ def job(form: dict[str, str], dataset: Json, models: Json, samplers: Json) -> Js
         body["accept_low_quality"] = True
     if form.get("spend") == "all":
         body["spend"] = "all"
-    return body
+    return body | labels(form)
+
+
+def labels(form: dict[str, str]) -> Json:
+    """Return the name and the note of a job, as far as they were given."""
+    given = {name: form.get(name, "").replace("\r\n", "\n").strip() for name in LABELS}
+    return {name: text for name, text in given.items() if text}
 
 
 def _prior(form: dict[str, str]) -> Json | None:

@@ -10,15 +10,24 @@ from app.web import forms
 from app.web.forms import NotReadError, problem_of
 from app.web.inside import Json, RefusedError, identifier
 from app.web.session import Session, Signed, fields_of
-from app.web.shown import page
+from app.web.shown import left, page
 
 router = APIRouter(include_in_schema=False)
 
 
+PRICES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  # of the most that a comparison asks for
+MOST = 4.0  # epsilon: a larger one promises little
+
+
+async def _listed(signed: Session, what: str) -> list[Json]:
+    """Return what is registered, as the API lists it."""
+    listed: list[Json] = (await signed.api.get(f"/v1/{what}"))["items"]
+    return listed
+
+
 async def _registered(signed: Session, what: str) -> Json:
     """Return schemas of the options of what is registered, by name."""
-    listed = await signed.api.get(f"/v1/{what}")
-    return {entry["name"]: entry["options"] for entry in listed["items"]}
+    return {entry["name"]: entry["options"] for entry in await _listed(signed, what)}
 
 
 async def _form(
@@ -26,9 +35,10 @@ async def _form(
 ) -> HTMLResponse:
     datasets, models, samplers = await asyncio.gather(
         signed.api.items("/v1/datasets"),
-        _registered(signed, "models"),
-        _registered(signed, "samplers"),
+        _listed(signed, "models"),
+        _listed(signed, "samplers"),
     )
+    options_of = {entry["name"]: entry["options"] for entry in (*models, *samplers)}
     usable = [dataset for dataset in datasets if dataset["status"] == "open"]
     chosen = next((dataset for dataset in usable if dataset["id"] == form.get("dataset")), None)
     algorithm, family = form.get("algorithm", ""), form.get("family", "")
@@ -42,8 +52,8 @@ async def _form(
         dataset=chosen or (usable[0] if usable else None),
         models=models,
         samplers=samplers,
-        options=forms.fields(samplers[algorithm]) if algorithm in samplers else [],
-        model_options=forms.model_fields(models[family]) if family in models else [],
+        options=forms.fields(options_of[algorithm]) if algorithm in options_of else [],
+        model_options=forms.model_fields(options_of[family]) if family in options_of else [],
         **values,
     )
 
@@ -99,9 +109,51 @@ async def plan(request: Request, signed: Signed) -> HTMLResponse:
         body.pop("accept_low_quality", None)
         values["plan"] = await signed.api.json("POST", "/v1/plans", json=body)
         values["family"] = body["model"]["family"]
+        if not values["plan"]["affordable"]:
+            values["fits"] = await _left(signed, body["dataset"])
     except (NotReadError, RefusedError) as error:
         values["problem"] = problem_of(error)
     return page(request, "plan.html", signed, **values)
+
+
+async def _left(signed: Session, dataset: str) -> float:
+    """Return the largest epsilon of one job that the reader may still ask of a dataset."""
+    budget = await signed.api.get(f"/v1/datasets/{dataset}/budget")
+    caps = budget.get("allotments", {}).values()
+    return float(min(own["remaining"]["epsilon"] for own in (budget, *caps)))
+
+
+@router.post("/jobs/prices", response_class=HTMLResponse)
+async def prices(request: Request, signed: Signed) -> HTMLResponse:
+    """What the job of a form would bring at several epsilons. Nothing where it has no plan."""
+    form = await fields_of(request)
+    found: list[Json] = []
+    chosen = 0
+    try:
+        body = await _body(signed, form)
+        most = min(MOST, await _left(signed, body["dataset"]))
+        asked = [left(share * most) for share in PRICES] if most > 0.0 else []
+        plans = await asyncio.gather(*(_priced(signed, body, epsilon) for epsilon in asked))
+        found = [
+            {
+                "epsilon": epsilon,
+                "width": plan["expected_width"],
+                "usable": plan["usable"],
+                "left": plan["remaining_after"]["epsilon"],
+            }
+            for epsilon, plan in zip(asked, plans, strict=True)
+        ]
+        wanted = float(form["epsilon"])
+        chosen = min(range(len(asked)), key=lambda k: abs(float(asked[k]) - wanted), default=0)
+    except (NotReadError, RefusedError, KeyError, ValueError):
+        found = []  # the plan says what is wrong
+    return page(request, "job_prices.html", signed, prices=found, chosen=chosen)
+
+
+async def _priced(signed: Session, body: Json, epsilon: str) -> Json:
+    privacy = body["privacy"] | {"epsilon": float(epsilon)}
+    plan: Json = await signed.api.json("POST", "/v1/plans", json=body | {"privacy": privacy})
+    return plan
 
 
 @router.post("/jobs", response_model=None)

@@ -158,6 +158,15 @@ async def posterior(request: Request, signed: Signed, id: Id) -> HTMLResponse:
     return page(request, "posterior.html", signed, **values)
 
 
+@router.post("/jobs/{id}/label", response_model=None)
+async def label(request: Request, signed: Signed, id: Id) -> Response:
+    """Change what a job is called, and what is noted on it."""
+    given = forms.labels(await fields_of(request))
+    changes = {member: given.get(member) for member in forms.LABELS}
+    await signed.api.json("PATCH", f"/v1/jobs/{id}", json=changes)
+    return RedirectResponse(f"/jobs/{id}", status_code=303)
+
+
 @router.post("/jobs/{id}/cancel")
 async def cancel(signed: Signed, id: Id) -> RedirectResponse:
     """Cancel a job."""

@@ -2,6 +2,7 @@
 
 import decimal
 import json
+import keyword
 import re
 from datetime import datetime
 from decimal import Decimal
@@ -42,6 +43,7 @@ templates = Jinja2Templates(
 )
 
 
+MEASURED = ("number", "date")  # types whose values are numbers in a formula
 INDENTED = re.compile(r"\n\s+(?=<)")
 EXPONENT = re.compile(r"e(?:\+|(-))0*(\d+)$")  # 1e-06 is written 1e-6
 
@@ -82,6 +84,13 @@ def jobs_of_one(count: int) -> str:
 def moment(written: str | None) -> str:
     """Return a time to the minute, in UTC."""
     return f"{datetime.fromisoformat(written):%Y-%m-%d %H:%M}" if written else "–"
+
+
+def term(column: dict[str, Any], response: bool = False) -> str:
+    """Return how a formula names a column: C(name) for categories, but as a response."""
+    name = str(column["name"])
+    plain = name if name.isidentifier() and not keyword.iskeyword(name) else f"`{name}`"
+    return plain if response or column["type"] in MEASURED else f"C({plain})"
 
 
 def compact(value: Any) -> str:
@@ -137,6 +146,7 @@ templates.env.filters |= {
     "named": named,
     "what": what,
     "jobs_of_one": jobs_of_one,
+    "term": term,
     "r_hat": r_hat,
     "exact": exact,
 }

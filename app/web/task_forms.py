@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 
-from app.web.forms import NotReadError, number, paid, whole
+from app.web.forms import NotReadError, labels, number, paid, whole
 from app.web.inside import Json
 from app.web.shown import exact
 
@@ -39,7 +39,7 @@ def body_of(form: dict[str, str]) -> Json:
     }
     if form.get("accept_low_quality") == "true":
         body["accept_low_quality"] = True
-    return body
+    return body | labels(form)
 
 
 def _named(form: dict[str, str], prefix: str) -> list[str]:

@@ -54,7 +54,8 @@ class Model:
     three. Workers begin with it, and every test that runs over the registry has it.
     form: public facts -> what the kernels need. guess: public facts -> Guess.
     guess_of_large: the same where effects are large, if a chain then gives fewer draws.
-    options: the fields of ModelOptions that it knows. parameters: names of what is released.
+    options: the fields of ModelOptions that it knows, needed those without which check refuses.
+    parameters: names of what is released.
     release: positions (..., d) -> parameters (..., d), public and one to one.
     prior: means and sds of the priors of parameters, by default where the job leaves them open.
     chains: whether chains know it; else releases alone do.
@@ -73,6 +74,7 @@ class Model:
     guess: Callable[[Design, JobSpec], Guess]
     example: ModelSpec
     options: frozenset[str] = frozenset({"ratio_slope"})
+    needed: frozenset[str] = frozenset()
     parameters: Callable[[Design, ModelSpec], tuple[str, ...]] = names_of_design
     release: Callable[[Design, JobSpec, Floats], Floats] = unchanged
     prior: Callable[[Design, ModelSpec], Normals] = usual_prior

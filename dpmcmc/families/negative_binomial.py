@@ -132,6 +132,7 @@ MODEL = Model(
     guess=guess,
     example=EXAMPLE,
     options=frozenset({"dispersion"}),
+    needed=frozenset({"dispersion"}),
     prior=prior,
     chains=False,
     rows=lambda options: NegativeBinomial(dispersion_of(options)),

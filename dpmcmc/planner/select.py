@@ -140,6 +140,12 @@ def offered(release: Release[Any, Any, Any], family: str) -> bool:
     return release.automatic and family in release.families
 
 
+def automatic(algorithm: str) -> bool:
+    """Whether the planner may choose an algorithm by itself, for some family."""
+    release = RELEASES.get(algorithm)
+    return chosen(SAMPLERS[algorithm]) if release is None else release.automatic
+
+
 def best_chain(facts: PublicFacts, spec: JobSpec) -> Filled:
     """Return the sampler that most effective draws are expected of, compared by single chains."""
     tried = [named(spec, name) for name, sampler in SAMPLERS.items() if chosen(sampler)]

@@ -120,12 +120,7 @@ def _weighted(design: Design, spec: JobSpec) -> list[str]:
 
 
 def _of_release(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float) -> list[str]:
-    warnings, name = [], filled.spec.sampler.algorithm
-    if not RELEASES[name].exact:
-        warnings.append(
-            f"{name} draws from a normal approximation of the posterior: it is good where many rows"
-            " stand behind every coefficient, and more draws do not mend it"
-        )
+    warnings, name = list[str](), filled.spec.sampler.algorithm
     options = filled.spec.sampler
     if isinstance(options, NoisyQuadraticOptions) and options.estimand == "robust":
         warnings.append(

@@ -103,6 +103,81 @@ def test_a_job_is_planned_submitted_and_read_in_the_browser(
     expect(page.locator(".verdict .unreliable")).to_have_text("unreliable")
 
 
+def test_a_formula_is_chosen_by_click_and_epsilon_by_what_it_brings(
+    page: Page, service: Service, analyst: str
+) -> None:
+    sign_in(page, service.url, analyst)
+    page.goto(f"{service.url}/jobs/new")
+    formula, epsilon = page.get_by_label("Formula"), page.get_by_label("ε", exact=True)
+    submit = page.get_by_role("button", name="Submit job")
+    page.get_by_role("button", name="y", exact=True).click()
+    page.get_by_role("button", name="x", exact=True).click()
+    expect(formula).to_have_value("y ~ x")
+    formula.fill("")
+    page.get_by_text("Choose columns instead").click()
+    page.locator("[data-part=response]").select_option("y")
+    page.get_by_label("x", exact=True).check()
+    expect(formula).to_have_value("y ~ x")
+    prices = page.locator("#prices")
+    expect(prices.get_by_role("row", name="Width")).to_be_visible()
+    widths = prices.get_by_role("row", name="Width").get_by_role("cell").all_inner_texts()
+    assert [float(width) for width in widths] == sorted(map(float, widths), reverse=True)
+    prices.get_by_role("slider").press("Home")
+    cheapest = prices.get_by_role("button").first.inner_text()
+    expect(epsilon).to_have_value(cheapest)
+    expect(page.locator("#plan")).to_contain_text("affordable")
+    expect(submit).to_be_enabled()
+    epsilon.fill("50")
+    expect(page.locator("#plan").get_by_role("alert")).to_contain_text("This job costs ε 50")
+    expect(submit).to_be_disabled()
+    page.get_by_role("button", name="Ask for").click()
+    expect(page.locator("#plan")).to_contain_text("affordable")
+    expect(submit).to_be_enabled()
+
+
+@pytest.mark.parametrize("width", [360, 800, 1400])
+def test_the_plan_stands_above_the_button(
+    page: Page, service: Service, analyst: str, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    sign_in(page, service.url, analyst)
+    page.goto(f"{service.url}/jobs/new")
+    page.get_by_label("Formula").fill("y ~ x")
+    expect(page.locator("#plan")).to_contain_text("Costs")
+    plan = page.locator("#plan").bounding_box()
+    button = page.get_by_role("button", name="Submit job").bounding_box()
+    assert plan
+    assert button
+    assert plan["y"] + plan["height"] <= button["y"]
+
+
+def test_a_job_is_called_as_its_analyst_likes(page: Page, service: Service, analyst: str) -> None:
+    job = job_of(analyst, service, name="First try", note="of <b>y</b>,\nin two lines")
+    sign_in(page, service.url, analyst)
+    page.goto(f"{service.url}/jobs/{job['id']}")
+    expect(page.get_by_role("heading", level=1)).to_have_text("First try")
+    expect(page.locator("p", has_text="of <b>y</b>,")).to_be_visible()
+    page.get_by_text("Change the name or the note").click()
+    page.get_by_label("Name").fill("Second try")
+    page.get_by_label("Note").fill("")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Second try")
+    expect(page.get_by_text("in two lines")).to_have_count(0)
+    page.goto(f"{service.url}/jobs?text=second")
+    expect(page.get_by_role("row", name="Second try")).to_have_count(1)
+
+
+def test_predictions_ask_for_the_covariates_of_the_formula_alone(
+    page: Page, service: Service, analyst: str
+) -> None:
+    job = job_of(analyst, service)
+    sign_in(page, service.url, analyst)
+    page.goto(f"{service.url}/jobs/{job['id']}")
+    page.get_by_text("Another prior, or a prediction").click()
+    expect(page.locator("[name^='at.']")).to_have_count(1)
+    expect(page.locator("[name='at.x']")).to_be_visible()
+
+
 def test_a_task_of_every_kind_is_planned_submitted_and_read_in_the_browser(
     page: Page, service: Service, analyst: str
 ) -> None:

@@ -29,6 +29,7 @@ from app.services.planning.plans import public_facts
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families import MODELS
 from dpmcmc.inputs.spec import ModelSpec
+from dpmcmc.planner.select import automatic
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.affordable import noise_for_epsilon, steps_for_epsilon
 from dpmcmc.privacy.events import Gaussian, Repeat
@@ -66,10 +67,18 @@ def models(_: Anyone) -> Listing[RegisteredOut]:
     for name, model in MODELS.items():
         fixed = {**schema["properties"], "family": {"const": name}}
         known = {key: option for key, option in every["properties"].items() if key in model.options}
-        defs = {**schema["$defs"], "ModelOptions": _strict({**every, "properties": known})}
-        options = {**schema, "properties": fixed, "$defs": defs}
-        description = _said(inspect.getmodule(model.check))
-        items.append(RegisteredOut(name=name, description=description, options=options))
+        own = _strict({**every, "properties": known, "required": sorted(model.needed)})
+        options = {**schema, "properties": fixed, "$defs": {**schema["$defs"], "ModelOptions": own}}
+        if model.needed:
+            options["required"] = [*schema["required"], "options"]
+        items.append(
+            RegisteredOut(
+                name=name,
+                description=_said(inspect.getmodule(model.check)),
+                automatic=model.rows(model.example.options) is not None,
+                options=options,
+            )
+        )
     return Listing(items=items, next_cursor=None)
 
 
@@ -80,6 +89,7 @@ def samplers(_: Anyone) -> Listing[RegisteredOut]:
         RegisteredOut(
             name=name,
             description=_said(_module_of(name)),
+            automatic=automatic(name),
             options=_with_algorithm(_strict(TypeAdapter(sampler.options).json_schema())),
         )
         for name, sampler in ALGORITHMS.items()

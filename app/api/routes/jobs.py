@@ -263,6 +263,7 @@ def summary(
     """Moments, quantiles and diagnostics of the released chain after warm-up."""
     job, parameters = fetch.summary(services, caller, job_id, scale)
     sampler = job.resolved["sampler"]
+    sentences, covariates = fetch.explanation(services, job)
     return SummaryOut.model_validate(
         {
             "job": job.id,
@@ -273,7 +274,8 @@ def summary(
             "parameters": parameters,
             "verdict": job.verdict,
             "protects": protected(job),
-            "explanation": fetch.explanation(services, job),
+            "explanation": sentences,
+            "covariates": covariates,
         }
     )
 

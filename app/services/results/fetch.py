@@ -146,26 +146,29 @@ def summary(
     return job, [asdict(item) for item in diagnostics.summarise(after, released.parameters)]
 
 
-def explanation(services: Services, job: JobRow) -> tuple[str, ...]:
-    """What a regression found, in sentences; none of other jobs, and of old ones.
+def explanation(services: Services, job: JobRow) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a regression found, in sentences, and the columns that its predictions need.
 
-    job: one of the caller's that succeeded, as `summary` returns it.
+    Neither of other jobs, and no sentences of old ones. job: one of the caller's that succeeded, as
+    `summary` returns it.
     """
-    kept, verdict = job.summary, job.verdict
-    if kept is None or isinstance(kept, list) or verdict is None or "original" not in kept:
-        return ()  # an old job
     if kind_of(job.resolved) is not ChainJob:
-        return ()
+        return (), ()
     with services.sessions.read() as session:
         schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
     chain_job = ChainJob.read(job.resolved)
-    return explained(
-        make_design(chain_job.used(schema), chain_job.spec.model.formula),
+    design = make_design(chain_job.used(schema), chain_job.spec.model.formula)
+    kept, verdict = job.summary, job.verdict
+    if kept is None or isinstance(kept, list) or verdict is None or "original" not in kept:
+        return (), design.covariates  # an old job
+    sentences = explained(
+        design,
         chain_job.spec.model,
         [diagnostics.ParameterSummary(**row) for row in kept["original"]],
         (verdict["status"], verdict["sentence"]),
         job.epsilon,
     )
+    return sentences, design.covariates
 
 
 def _whole(draws: Draws, chain: int) -> NDArray[np.float64]:
