@@ -47,6 +47,10 @@ AcceptLow = Annotated[
 ]
 
 
+Name = Annotated[str | None, typer.Option(help="What the job is called, for people.")]
+Note = Annotated[str | None, typer.Option(help="What is noted on the job, for people.")]
+
+
 class Spend(StrEnum):
     """Whether a hopeless release goes on."""
 

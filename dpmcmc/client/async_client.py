@@ -181,6 +181,13 @@ class AsyncClient:
         """One job: status, cost, progress."""
         return await self.call("GET", f"/v1/jobs/{job}")
 
+    async def rename(self, job: str, **words: str | None) -> Json:
+        """Change the name or the note of an own job: `rename(job, name="...", note=None)`.
+
+        What is not named stays; None takes it off.
+        """
+        return await self.call("PATCH", f"/v1/jobs/{job}", json=words)
+
     async def cancel(self, job: str) -> Json:
         """Cancel a job. Once it runs, its debit stays."""
         return await self.call("POST", f"/v1/jobs/{job}/cancel")

@@ -270,6 +270,13 @@ class Client:
         """One job: status, cost, progress."""
         return self._json("GET", f"/v1/jobs/{job}")
 
+    def rename(self, job: str, **words: str | None) -> Json:
+        """Change the name or the note of an own job: `rename(job, name="...", note=None)`.
+
+        What is not named stays; None takes it off.
+        """
+        return self._json("PATCH", f"/v1/jobs/{job}", json=words)
+
     def cancel(self, job: str) -> Json:
         """Cancel a job. Once it runs, its debit stays."""
         return self._json("POST", f"/v1/jobs/{job}/cancel")

@@ -111,6 +111,8 @@ def submit(
     accept_low_quality: asked.AcceptLow = False,
     spend: asked.SpendOf = None,
     until: asked.UntilOf = None,
+    name: asked.Name = None,
+    note: asked.Note = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it, then show the result.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -129,7 +131,8 @@ def submit(
         until=until,
     )
     client = client_of(context)
-    created = client.submit(asked.job(client, job, flags))
+    words = {key: text for key, text in (("name", name), ("note", note)) if text is not None}
+    created = client.submit(asked.job(client, job, flags) | words)
     if wait:
         _follow(client, created["id"], as_json)
     elif as_json:

@@ -132,11 +132,11 @@ def status(job: Json) -> str:
 
 def jobs(items: Iterable[Json]) -> Table:
     """A table of jobs, one line for each, with as much of the id as commands need."""
-    grid = table("Jobs", "id", "formula", "algorithm", "epsilon", "status")
+    grid = table("Jobs", "id", "name, formula", "algorithm", "epsilon", "status")
     grid.columns[1].justify = grid.columns[2].justify = grid.columns[4].justify = "left"
     grid.columns[1].overflow, grid.columns[1].no_wrap = "fold", False
     for item in items:
-        formula = subject_of(item)
+        formula = ": ".join(filter(None, (item.get("name"), subject_of(item))))
         cost = epsilon(item["cost"]["epsilon"])
         grid.add_row(item["id"][:8], escape(formula), item["algorithm"], cost, status(item))
     return grid

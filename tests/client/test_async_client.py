@@ -238,15 +238,18 @@ def test_a_fit_is_typed_and_goes_to_arviz(service: Service, told: tuple[str, str
 
 def test_a_job_without_a_result_says_why(service: Service, told: tuple[str, str]) -> None:
     key, dataset = told
-    long = body(dataset, sampler={"algorithm": "dp_penalty", "num_steps": 100_000})
+    long = body(dataset, sampler={"algorithm": "dp_penalty", "num_steps": 100_000}, name="long")
     with Client(service.url, key) as asked:
         job = asked.submit(long)["id"]
         asked.cancel(job)
+        assert asked.rename(job, note="too long")["name"] == "long"
         with pytest.raises(ApiError, match="cancelled"):
             asked.fit(job)
 
     async def work() -> None:
         async with AsyncClient(service.url, key) as also:
+            renamed = await also.rename(job, name=None)
+            assert (renamed["name"], renamed["note"]) == (None, "too long")
             with pytest.raises(ApiError, match="cancelled"):
                 await also.fit(job)
 

@@ -348,7 +348,8 @@ def test_an_answer_of_something_else_is_told(peer: str) -> None:
 
 
 def test_a_job_of_flags_is_completed_from_what_is_public(peer: str) -> None:
-    done = run(peer, "submit", *JOB, "--prior-scale", "1", "--algorithm", "dp_hmc")
+    words = ("--name", "first try", "--note", "of two")
+    done = run(peer, "submit", *JOB, "--prior-scale", "1", "--algorithm", "dp_hmc", *words)
     assert "family: logistic, for income is a binary column" in done.stderr
     assert Handler.sent == [
         {
@@ -360,6 +361,8 @@ def test_a_job_of_flags_is_completed_from_what_is_public(peer: str) -> None:
             },
             "privacy": {"epsilon": 1.0, "delta": 1e-6},
             "sampler": {"algorithm": "dp_hmc"},
+            "name": "first try",
+            "note": "of two",
         }
     ]
 
