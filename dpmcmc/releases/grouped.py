@@ -24,6 +24,8 @@ BLOCK_ROWS = 8192
 # parts of mu^2: of the path without groups, of the joint looks that find the place, of the last
 FIRST_SHARE, FAR_SHARE, LAST_SHARE = 0.25, 0.20, 0.55
 FEW_LOOKS, MANY_LOOKS, MOST_LOOKS = 2, 5, 12  # joint looks before the last
+# sds of groups that plans expect, over what one row tells, by the link of the family
+USUAL_SDS = {"identity": 0.5, "logit": 0.25, "log": 0.5}
 GENEROUS = 1e5  # n mu^2 for each number, from which their noise is next to nothing
 # of a joint look: score, curvature, square, lengths, number of rows where that is private
 FAR_PARTS = (0.52, 0.22, 0.08, 0.16, 0.02)
@@ -83,6 +85,18 @@ class GroupedRows:
 def usual_looks(cells: int, rows: int, noise_multiplier: float) -> int:
     """Return the number of joint looks before the last, from public facts."""
     return MANY_LOOKS if rows / noise_multiplier**2 / cells > GENEROUS else FEW_LOOKS
+
+
+def hidden(cells: int, rows: int, z: float, link: str) -> bool:
+    """Return whether a group of usual size is expected not to stand out of the noise.
+
+    z: noise multiplier of all of a job. link: of the family.
+    """
+    noise = (
+        2.0 * FAR_CLIP * math.sqrt((1.0 + OWN) / OWN) * z / math.sqrt(LAST_SHARE * LAST_PARTS[0])
+    )
+    each = rows / cells
+    return USUAL_SDS[link] ** 2 * each**2 / (each + noise**2) < 1.0
 
 
 def multipliers(z: float, looks: int) -> tuple[float, float, float]:

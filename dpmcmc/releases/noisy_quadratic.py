@@ -613,6 +613,10 @@ def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) 
     asked = options.estimand == "model"
     real = asked and not facts.assumptions.guess.longest
     more = PLANNED_INFORMATION[FAMILIES[facts.family].link] if real else 1.0
+    if facts.groups:
+        link, rows = FAMILIES[facts.family].link, facts.assumptions.rows
+        if grouped.hidden(facts.groups, rows, noise_multiplier, link):
+            return True
     return _hidden(options, facts, noise_multiplier, more)
 
 

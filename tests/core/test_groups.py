@@ -304,11 +304,12 @@ def test_groups_that_noise_hides_are_shrunk_and_said_so():
     fit = sample("y ~ x + (1 | ward)", made.data, made.schema, epsilon=1.0, delta=1e-6)
     assert fit.verdict.status == "reliable"
     assert "groups have too few rows beside the noise" in fit.verdict.sentence
-    summary = {row.name: row for row in fit.summary(mixing=False).rows}
-    tau = summary["sd(ward)"].mean
-    large, small = (summary[f"ward[ward {k}]"] for k in (0, 11))
-    assert small.sd > 0.5 * tau > large.sd
-    assert abs(small.mean) < tau
+    draws = fit.on().reshape(-1, len(fit.plan.parameters))
+    effects = draws[:, -WARDS:]
+    sds = (draws[:, :1] + effects).std(axis=0)  # of levels
+    assert np.median(sds[6:]) > 3.0 * np.median(sds[:6])
+    away = np.abs(effects.mean(axis=0)) / effects.std(axis=0)
+    assert np.median(away[6:]) < 1.5
 
 
 def test_predictions_are_of_a_group_or_of_one_not_seen_before():
@@ -362,6 +363,18 @@ def test_a_model_with_groups_costs_what_one_without_does():
     assert both[1].cost.epsilon == pytest.approx(both[0].cost.epsilon, rel=1e-3)
     assert both[1].cost.epsilon <= 1.0
     assert both[1].algorithm == "noisy_quadratic"
+
+
+def test_a_plan_says_where_groups_of_usual_size_would_be_hidden():
+    made = wards("linear", 3000)
+    small, large = (
+        plan("y ~ x + (1 | ward)", made.schema, family="linear", epsilon=epsilon, delta=1e-6)
+        for epsilon in (0.3, 8.0)
+    )
+    assert not small.usable
+    assert large.usable
+    with pytest.raises(SpecError, match="epsilon"):
+        sample("y ~ x + (1 | ward)", made.data, made.schema, epsilon=0.3, delta=1e-6)
 
 
 def test_a_verdict_knows_a_place_that_was_not_found():
