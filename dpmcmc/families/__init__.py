@@ -2,6 +2,8 @@
 
 from dpmcmc.families import (
     banana,
+    binomial,
+    exponential,
     gamma,
     gaussian_mean,
     linear,
@@ -27,6 +29,8 @@ MODELS: dict[str, Model] = {
         negative_binomial.MODEL,
         student_t.MODEL,
         gamma.MODEL,
+        binomial.MODEL,
+        exponential.MODEL,
         multinomial.MODEL,
         gaussian_mean.MODEL,
         banana.MODEL,

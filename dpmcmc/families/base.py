@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -61,6 +62,7 @@ class Model:
     chains: whether chains know it; else releases alone do.
     rows: options -> what noisy_quadratic reads; None where it does not release the family.
     response: options -> what one predictor means on the response's scale, for predictions.
+    pair: what stands beside the response, see Design.kind.
     room: (a model of counts that vary more than it says, about the mean count, how many times as
     much; None where that is not known) -> what of this family has room for that, in words.
     group_sd: the scale of the half normal prior of the sd of groups' effects, where a job leaves it
@@ -85,6 +87,7 @@ class Model:
     room: Callable[[ModelSpec, float, float | None], str] | None = None
     group_sd: Callable[[Design, ModelSpec], float] | None = None
     unit: Callable[[Design, ModelSpec], float] = one
+    pair: Literal["", "trials", "event"] = ""
 
     def resolved(self, design: Design, model: ModelSpec) -> ModelSpec:
         """Return the model with nothing of its prior left open. Raises SpecError."""

@@ -22,7 +22,7 @@ from dpmcmc.fit.run import run
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.frames import columns_of, is_missing, type_of
 from dpmcmc.inputs.options import AlgorithmName, AlgorithmOptions, AutoOptions
-from dpmcmc.inputs.published import algorithm_of
+from dpmcmc.inputs.published import algorithm_of, family_by
 from dpmcmc.inputs.schema import (
     DATES,
     NO_DATE,
@@ -150,8 +150,9 @@ def sample(
     noise_multiplier
         In place of epsilon: sd of the noise over the sensitivity.
     family
-        By default that of the response: logistic for two categories, multinomial for more, linear
-        for a number (with a warning if its bounds are 0 and 1, which logistic takes as well).
+        By default that of the response: logistic for two categories, multinomial for more, binomial
+        for cases among trials, exponential for surv(time, event), linear for a number (with a
+        warning if its bounds are 0 and 1, which logistic takes as well).
     prior
         By default one that follows from the declared bounds.
     model
@@ -351,6 +352,9 @@ def modelled(schema: Schema, formula: object, family: str | None, prior: Prior) 
         raise SpecError("/model/formula", FORMULA)
     if family is not None:
         return ModelSpec(family=family, formula=formula, prior=prior)
+    asked = family_by(formula)
+    if asked is not None:
+        return ModelSpec(family=asked, formula=formula, prior=prior)
     response = formula.partition("~")[0].strip()
     for column in schema.columns:
         if column.name == response:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, near
-from dpmcmc.formula.parse import POINTER, TRIALS, unwritten, with_stand_ins
+from dpmcmc.formula.parse import POINTER, Token, named, unwritten, with_stand_ins
 
 Floats = NDArray[np.float64]
 MAX_EXPONENT = 64.0
@@ -46,19 +46,19 @@ FUNCTIONS = {
 }
 STANDARDISED = ("center", "scale", "standardize")
 DATA_DEPENDENT_FUNCTIONS = frozenset({*STANDARDISED, "lag", "rank", "hashed", "lookup"})
+LEFT = {  # calls of the left side, and what to write there
+    "trials": "cases | trials(n)",
+    "surv": "surv(time, event)",
+    "cbind": "cbind(cases, others)",
+}
 NAMES = ("I", "C", "poly", "bs", "cr", "ns", "offset", "abs", *FUNCTIONS)
 _SMOOTH = "penalised smooth terms are not available: write cr({}, df=5)"
-_SURVIVAL = (
-    "write event ~ x + offset(log({})), family poisson, for a constant hazard: event is 0 or 1, and"
-    " exp of a coefficient a hazard ratio"
-)
 # functions of other software, and what to write here for f(x)
 NOT_AVAILABLE = {
     **dict.fromkeys(("s", "te", "t2", "ti", "gp"), _SMOOTH),
     "mo": "monotonic effects are not available: write C({})",
     "cut": "declare a column of categories, or write bs({}, knots=(...), degree=1)",
-    **dict.fromkeys(("surv", "Surv"), _SURVIVAL),
-    "cbind": TRIALS,
+    "cens": "write surv(time, event) ~ x, where event is 1 of rows that are not censored",
     "ifelse": "conditions are not available: declare a column of categories",
 }
 
@@ -82,6 +82,15 @@ class Call:
         written_name = self.names.get(node.id) if isinstance(node, ast.Name) else None
         return None if written_name is None else unwritten(written_name)
 
+    def tokens(self) -> tuple[Token, ...]:
+        """Return its arguments as factors of their own; arithmetic as I(...)."""
+        tokens = []
+        for node in self.arguments:
+            column, text = self.column(node), named(ast.unparse(node), self.names)
+            call = text if isinstance(node, ast.Call) else f"I({text})"
+            tokens.append(Token(call, True) if column is None else Token(column, False))
+        return tuple(tokens)
+
 
 def read_call(text: str) -> Call:
     """Return the call that a factor is. Raises SpecError where it is none, or unknown."""
@@ -104,7 +113,7 @@ def read_call(text: str) -> Call:
         raise SpecError(POINTER, f"{text}: {reason}")
     if name in NOT_AVAILABLE:
         raise SpecError(POINTER, f"{text}: {NOT_AVAILABLE[name].format(_first(tree, names))}")
-    if name not in NAMES:
+    if name not in NAMES and name not in LEFT:
         raise SpecError(POINTER, f"{text}: {_unknown(name)}")
     options: dict[str, ast.expr] = {}
     for key in tree.keywords:

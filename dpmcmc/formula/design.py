@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,8 @@ from dpmcmc.formula.variables import (
     column_of,
     expanded_powers,
     is_offset,
+    of_response,
     offset_of,
-    response_variable,
     variables_of,
     with_one_reference,
 )
@@ -48,7 +49,8 @@ class Design:
     (d,) numbers; of the columns of one group at most one is nonzero in any row. max_norm: largest
     Euclidean norm of a row within the bounds. mixing: (k, j, weight): column j is the sum of the
     formula's columns k before centring, times these weights. grouping: of rows, whose effects are
-    no columns of the design; None without.
+    no columns of the design; None without. kind: what beside is, of a response of two: the trials
+    of a count of cases, or whether a time ended with an event.
     """
 
     response: str
@@ -64,6 +66,8 @@ class Design:
     computed: Source | None = None
     offsets: tuple[Variable, ...] = ()
     grouping: Grouping | None = None
+    kind: Literal["", "trials", "event"] = ""
+    beside: Variable | None = None
 
     @property
     def renamed(self) -> dict[str, str]:
@@ -95,7 +99,8 @@ class Design:
         if self.answer is None:
             return self.covariates
         answer = (self.answer.name,) if self.computed is None else self.computed.columns
-        return (*self.covariates, *answer)
+        beside = () if self.beside is None else self.beside.columns
+        return tuple(dict.fromkeys((*self.covariates, *answer, *beside)))
 
     @property
     def indicators(self) -> NDArray[np.bool_]:
@@ -107,6 +112,18 @@ class Design:
     def middle_offset(self) -> float:
         """The middle of the public bounds of the offset."""
         return sum(0.5 * v.lower[0] + 0.5 * v.upper[0] for v in self.offsets)
+
+    @property
+    def usual_trials(self) -> float:
+        """The middle of what trials can be; 1 where there are none."""
+        trials = self.beside if self.kind == "trials" else None
+        return 1.0 if trials is None else 0.5 * trials.lower[0] + 0.5 * trials.upper[0]
+
+    @property
+    def most_trials(self) -> float:
+        """The upper end of what trials can be; 1 where there are none."""
+        trials = self.beside if self.kind == "trials" else None
+        return 1.0 if trials is None else trials.upper[0]
 
     def offset(self, table: Table) -> Floats:
         """Return the offset (n,) of the linear predictor, clamped to its public bounds."""
@@ -169,6 +186,21 @@ class Design:
         if isinstance(answer, NumberColumn):
             return _clamped(values, answer.lower, answer.upper)
         return _clamped(values, 0, len(answer.categories) - 1)
+
+    def besides(self, table: Table) -> Floats:
+        """Return (n,) what stands beside the responses, within its public bounds."""
+        if self.beside is None:
+            return np.ones(table.rows)
+        low, high = self.beside.lower, self.beside.upper
+        if self.beside.categories:
+            low, high = (0.0,), (len(self.beside.categories) - 1.0,)
+        if not self.beside.columns:
+            return np.full(table.rows, low[0])
+        if self.beside.source is None:
+            return _clamped(table.columns[self.beside.columns[0]], low[0], high[0])
+        with np.errstate(all="ignore"):
+            values = self.beside.source.values(_numbers(table, self.beside.source))[0]
+        return _clamped(values, low[0], high[0])
 
 
 def _values(table: Table, factor: Factor, computed: dict[Source, Floats]) -> Floats:
@@ -235,15 +267,21 @@ def make_design(schema: Schema, formula: str) -> Design:
     offsets = tuple(offset_of(schema, term[0]) for term in parsed.terms if is_offset(term))
     parts = [term for term in parsed.terms if not is_offset(term)]
     terms = with_one_reference([variables_of(schema, term) for term in expanded_powers(parts)])
-    answer = None if parsed.response is None else response_variable(schema, parsed.response)
+    answer, beside = None, None
+    kind: Literal["", "trials", "event"] = ""
+    if parsed.response is not None:
+        answer, kind, beside = of_response(schema, parsed.response, parsed.beside)
     if answer is None:
         terms = [term for term in terms if term]
         if offsets:
             raise SpecError(POINTER, "an offset needs a response")
     else:
-        check_response(answer, [*terms, list(offsets)])
+        both = [answer, beside] if beside is not None and kind == "event" else [answer]
+        for variable in both:
+            check_response(variable, [*terms, list(offsets)])
     check_terms(terms)
     design = _assembled(schema, answer, terms, offsets)
+    design = replace(design, kind=kind, beside=beside)
     grouping = grouping_of(schema, parsed.groups, design.read)
     if grouping is not None and design.parameters[0] != INTERCEPT:
         raise SpecError(

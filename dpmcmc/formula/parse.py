@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -34,6 +34,7 @@ _JOINERS = "_.\u200c\u200d"
 # names of functions as R and NumPy spell them
 SPELLINGS = {
     **dict.fromkeys(("factor", "as.factor", "relevel"), "C"),
+    "Surv": "surv",
     **{
         f"{module}.{name}": name
         for module in ("np", "numpy")
@@ -63,11 +64,13 @@ class Parsed:
     """A parsed formula. response: or None. terms: one without factors is the intercept.
 
     groups: what stands before and after the bar of each (1 | ward).
+    beside: what stands behind | on the left side, such as trials(n); None where nothing does.
     """
 
     response: Token | None
     terms: tuple[Term, ...]
     groups: tuple[tuple[str, str], ...] = ()
+    beside: Token | None = None
 
 
 def with_stand_ins(text: str) -> tuple[str, dict[str, str]]:
@@ -119,6 +122,11 @@ def unwritten(text: str) -> str:
     return text[1:-1] if text.startswith("`") else text
 
 
+def named(python_text: str, names: Mapping[str, str]) -> str:
+    """Return a text with stand-ins replaced by the names that the formula writes."""
+    return _WORDS.sub(lambda match: names.get(match[0], match[0]), python_text)
+
+
 def _check_letters(name: str) -> None:
     if not _is_plain(name):
         raise SpecError(POINTER, _ALLOWED)
@@ -143,18 +151,21 @@ def parse(formula: str, columns: tuple[str, ...] = ()) -> Parsed:
     _check_form(formula)
     taken = {unwritten(name) for _, name in groups}
     others = tuple(column for column in columns if column not in taken)
-    python_text, names = with_stand_ins(_with_all_columns(formula, others))
+    whole, beside = _apart(_with_all_columns(formula, others))
+    python_text, names = with_stand_ins(whole)
     sides = _sides(python_text)
     if groups and set(sides) == {"root"}:
         raise SpecError(POINTER, f"groups need a response: {REMEDY} + (1 | group)")
     if set(sides) == {"root"}:
+        if beside is not None:
+            raise SpecError(POINTER, REMEDY)
         return Parsed(None, _kept(sides["root"], "root", python_text, names))
     if set(sides) != {"lhs", "rhs"} or len(sides["lhs"]) != 1:
         raise SpecError(POINTER, REMEDY)
     response = _terms(sides["lhs"], names)[0]
     if len(response) != 1:
         raise SpecError(POINTER, "the response must be one column")
-    return Parsed(response[0], _kept(sides["rhs"], "rhs", python_text, names), groups)
+    return Parsed(response[0], _kept(sides["rhs"], "rhs", python_text, names), groups, beside)
 
 
 def _without_groups(formula: str) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -170,6 +181,15 @@ def _without_groups(formula: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     if groups and not right.strip():
         right = " 1"
     return left + tilde + right, tuple(groups)
+
+
+def _apart(formula: str) -> tuple[str, Token | None]:
+    """Return a formula without what stands behind | on its left side, and that."""
+    left, tilde, right = formula.partition("~")
+    at = _WORDS.sub(lambda match: "c" * len(match[0]), left).find("|")
+    if at < 0:
+        return formula, None
+    return left[:at] + tilde + right, Token(left[at + 1 :].strip(), True)
 
 
 def _sides(python_text: str) -> dict[str, Any]:
@@ -228,7 +248,7 @@ _ALLOWED = (
 )
 
 
-TRIALS = "counts of trials are not available: give one row for each trial, family logistic"
+TRIALS = "on the left side | is followed by trials(n): write cases | trials(n), family binomial"
 _COMPARED = "comparisons are not available: declare a column of categories"
 # signs of other software, and what to write here
 _REFUSED = {
@@ -245,8 +265,10 @@ _REFUSED = {
 def _check_form(formula: str) -> None:
     """Raise SpecError on a text that has characters that no formula needs."""
     remainder = _WORDS.sub("c", formula)
-    if "|" in remainder.partition("~")[0]:
+    left, tilde, right = remainder.partition("~")
+    if left.count("|") > 1:
         raise SpecError(POINTER, TRIALS)
+    remainder = left.replace("|", "") + tilde + right
     for sign, remedy in _REFUSED.items():
         if sign in remainder:
             raise SpecError(POINTER, remedy)
@@ -300,5 +322,5 @@ def _token(factor: Any, names: dict[str, str]) -> Token | None:
     if method == "literal":
         raise SpecError(POINTER, f"{text}: of numbers only 0 and 1 may be terms; write I({text}*x)")
     if method == "python":
-        return Token(_WORDS.sub(lambda match: names.get(match[0], match[0]), text), True)
+        return Token(named(text, names), True)
     return Token(unwritten(names.get(text, text)), False)

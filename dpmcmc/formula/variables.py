@@ -4,12 +4,13 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Literal
 
 from dpmcmc.base.errors import SpecError, near
-from dpmcmc.formula.arithmetic import Call, Interval, expression, read_call
+from dpmcmc.formula.arithmetic import LEFT, Call, Interval, expression, read_call
 from dpmcmc.formula.bases import BASES, basis, powers
 from dpmcmc.formula.columns import Variable
-from dpmcmc.formula.parse import POINTER, Term, Token
+from dpmcmc.formula.parse import POINTER, TRIALS, Term, Token, written
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, Column, NumberColumn, Schema
 
 
@@ -38,6 +39,43 @@ def response_variable(schema: Schema, token: Token) -> Variable:
     if (token.call and answer.source is None) or (len(answer.parts) > 1 and not answer.categories):
         raise SpecError(POINTER, "the response must be one column, or arithmetic on some")
     return answer
+
+
+def of_response(
+    schema: Schema, token: Token, beside: Token | None
+) -> tuple[Variable, Literal["", "trials", "event"], Variable | None]:
+    """Return the response, what stands beside it (see Design), and that. Raises SpecError."""
+    call = read_call(token.text) if token.call and token.text.startswith(_PAIRED) else None
+    if call is not None and call.name == "surv" and beside is None:
+        time, event = _pair(call)
+        return response_variable(schema, time), "event", _variable(schema, event)
+    if call is not None and call.name == "cbind" and beside is None:
+        token, others = _pair(call)
+        if token.call or others.call:
+            raise call.refuse(f"give two columns: {LEFT['cbind']}")
+        beside = Token(f"trials({written(token.text)} + {written(others.text)})", True)
+    if beside is None:
+        return response_variable(schema, token), "", None
+    behind = read_call(beside.text)
+    if behind.name != "trials" or len(behind.arguments) != 1 or behind.options:
+        raise SpecError(POINTER, TRIALS)
+    node = behind.arguments[0]
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        ends = (float(node.value),)
+        alike = Variable(str(node.value), (), (str(node.value),), (), ends, ends)
+        return response_variable(schema, token), "trials", alike
+    return response_variable(schema, token), "trials", _variable(schema, behind.tokens()[0])
+
+
+_PAIRED = ("surv(", "cbind(")
+
+
+def _pair(call: Call) -> tuple[Token, Token]:
+    """Return the two arguments of a call. Raises SpecError."""
+    if len(call.arguments) != 2 or call.options:
+        raise call.refuse(f"write {LEFT[call.name]}")
+    first, second = call.tokens()
+    return first, second
 
 
 def expanded_powers(terms: list[Term]) -> list[Term]:
@@ -80,6 +118,8 @@ def _variable(schema: Schema, token: Token) -> Variable:
     call = read_call(token.text)
     if call.name == "offset":
         raise call.refuse("an offset is a term of its own")
+    if call.name in LEFT:
+        raise call.refuse(f"stands on the left side of ~: {LEFT[call.name]} ~ x")
     if call.name == "C":
         return _categories(schema, call)
     name = _only_column(call)

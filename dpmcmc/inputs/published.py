@@ -4,6 +4,7 @@ The library, the service and its client accept both. docs/guides/from_the_theses
 tables and symbols as well.
 """
 
+import re
 from typing import Any
 
 from dpmcmc.base.errors import SpecError
@@ -40,8 +41,16 @@ FAMILIES = {
     **dict.fromkeys(("student", "t", "studentt"), "student_t"),
     **dict.fromkeys(("negbinomial", "negativebinomial", "nbinom", "nb"), "negative_binomial"),
     **dict.fromkeys(("categorical", "multinomiallogit"), "multinomial"),
-    **{name: name for name in ("linear", "logistic", "poisson", "gamma", "multinomial")},
+    **{
+        name: name
+        for name in ("linear", "logistic", "poisson", "gamma", "multinomial", "exponential")
+    },
 }
+
+
+TRIALS = "binomial"
+_GROUPED = re.compile(r"[^~]*\||\s*cbind\s*\([^~]*~")
+_SURVIVAL = re.compile(r"\s*[sS]urv\s*\([^~]*~")
 
 
 def _plain(name: str) -> str:
@@ -64,12 +73,22 @@ def method_of(name: str) -> str:
     return algorithm_of(name)[1].get("method", name)
 
 
-def family_of(name: str) -> str:
+def family_of(name: str, formula: object = "") -> str:
     """Return the family that a name of R, brms, statsmodels or PyMC means; else the name unchanged.
 
-    Case, hyphens and spaces do not matter.
+    Case, hyphens and spaces do not matter. formula: whose left side tells counts of trials from
+    rows of one trial each, which have the same name elsewhere.
     """
+    if _plain(name) == TRIALS and isinstance(formula, str) and _GROUPED.match(formula):
+        return TRIALS
     return FAMILIES.get(_plain(name), name)
+
+
+def family_by(formula: str) -> str | None:
+    """Return the family that the left side of a formula asks for by itself; None of one column."""
+    if _GROUPED.match(formula):
+        return "binomial"
+    return "exponential" if _SURVIVAL.match(formula) else None
 
 
 def with_known_names(job: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +98,7 @@ def with_known_names(job: dict[str, Any]) -> dict[str, Any]:
     """
     model = job.get("model")
     if isinstance(model, dict) and isinstance(model.get("family"), str):
-        model = model | {"family": family_of(model["family"])}
+        model = model | {"family": family_of(model["family"], model.get("formula"))}
     parts = {"model": model, "sampler": _with_known_algorithm(job.get("sampler"))}
     return job | {name: part for name, part in parts.items() if name in job}
 

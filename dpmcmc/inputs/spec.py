@@ -17,6 +17,8 @@ FamilyName = Literal[
     "negative_binomial",
     "student_t",
     "gamma",
+    "binomial",
+    "exponential",
     "multinomial",
     "gaussian_mean",
     "banana",
@@ -92,11 +94,13 @@ class ModelSpec:
     Parameters
     ----------
     family
-        Likelihood: logistic, linear, student_t, gamma, poisson, negative_binomial, multinomial,
-        gaussian_mean or banana. Names of other software are taken for these: gaussian for linear,
-        bernoulli or binomial for logistic, negbinomial, categorical, student.
+        Likelihood: logistic, binomial, linear, student_t, gamma, poisson, negative_binomial,
+        exponential, multinomial, gaussian_mean or banana. Names of other software are taken for
+        these: gaussian for linear, bernoulli (or binomial, of rows with one trial each) for
+        logistic, negbinomial, categorical, student.
     formula
-        Such as "y ~ a + C(b)", or "~ a + b" for a family that has no response.
+        Such as "y ~ a + C(b)", "cases | trials(n) ~ a" for binomial, "surv(time, event) ~ a" for
+        exponential, or "~ a + b" for a family that has no response.
     prior
         One prior for all coefficients, or some by the names of parameters; the planner fills in the
         others from public bounds. Priors are of standardised coefficients, although results are in
@@ -123,7 +127,7 @@ class ModelSpec:
     def __post_init__(self) -> None:
         """Take the names that other software gives to families."""
         if isinstance(self.family, str):
-            object.__setattr__(self, "family", family_of(self.family))
+            object.__setattr__(self, "family", family_of(self.family, self.formula))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

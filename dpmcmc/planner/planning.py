@@ -18,12 +18,13 @@ from dpmcmc.base.floating import own_errors
 from dpmcmc.base.plain import plain
 from dpmcmc.base.private import Neighbouring
 from dpmcmc.families import MODELS
+from dpmcmc.formula.arithmetic import LEFT
 from dpmcmc.formula.columns import Floats
 from dpmcmc.formula.design import POINTER, Design, make_design
 from dpmcmc.formula.variables import column_of
 from dpmcmc.inputs.options import AutoOptions, NoisyQuadraticOptions
 from dpmcmc.inputs.schema import NumberColumn, Schema, Table
-from dpmcmc.inputs.spec import JobSpec, UpTo
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, UpTo
 from dpmcmc.planner.checks import check_length, check_size, check_spec
 from dpmcmc.planner.facts import PublicFacts
 from dpmcmc.planner.resolve import (
@@ -72,6 +73,18 @@ MAX_NEGATIVE_EXPONENT = 16.0  # minus the power of 10 of the distance to an end 
 SPLITMIX_CONSTANTS = tuple(
     map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 )
+
+
+def check_pair(design: Design, model: ModelSpec) -> None:
+    """Refuse a response of two columns where the family has one, and the other way round."""
+    known = MODELS[model.family]
+    if design.kind == known.pair:
+        return
+    if known.pair:
+        wanted = LEFT["trials" if known.pair == "trials" else "surv"]
+        raise SpecError(POINTER, f"{model.family} needs {wanted} on the left side of ~")
+    names = ", ".join(name for name, other in MODELS.items() if other.pair == design.kind)
+    raise SpecError(POINTER, f"{model.family} has one column as its response: take {names}")
 
 
 @lru_cache(maxsize=256)  # the same question is planned at one budget after the other
@@ -311,6 +324,7 @@ def plan(
     check_delta("/privacy/delta", spec.privacy.delta, schema.units, schema.unit)
     design = make_design(schema, spec.model.formula)
     family = MODELS[spec.model.family]
+    check_pair(design, spec.model)
     family.check(design, spec.model)
     check_dependence(design)
     spec = replace(spec, model=family.resolved(design, spec.model))

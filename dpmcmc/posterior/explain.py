@@ -112,6 +112,10 @@ def _subject(design: Design, model: ModelSpec, level: str) -> str:
         return f"the odds of {design.response} being {level} rather than {words[0]} are"
     if rule is None or not rule.ratio:
         return ""
+    if design.kind == "trials":
+        return f"the odds of {design.response} in a trial are"
+    if design.kind == "event" and design.beside is not None:
+        return f"the {rule.ratio} of {design.beside.label} is"
     if rule is YES:
         return f"the odds of {design.response} being {words[1] if words else 1} are"
     return f"the {rule.ratio} of {design.response} is"

@@ -13,6 +13,7 @@ import numpy as np
 from dpmcmc.base.errors import SpecError, near
 from dpmcmc.families import MODELS
 from dpmcmc.families.scores.base import Family, is_additive
+from dpmcmc.families.scores.given import log_middle
 from dpmcmc.formula.design import Design, make_design
 from dpmcmc.formula.variables import column_of
 from dpmcmc.inputs.options import AlgorithmOptions
@@ -358,7 +359,10 @@ class StoredRelease:
             column = column_of(self._design.schema, self._own.model.weights)
             if isinstance(column, NumberColumn):
                 middle_weight = 0.5 * column.lower + 0.5 * column.upper
-        shift = self._design.middle_offset
+        middle_weight *= self._design.usual_trials
+        shift, time = self._design.middle_offset, self._design.answer
+        if self._design.kind == "event" and isinstance(time, NumberColumn):
+            shift += log_middle(time)
         return few_events.Link(family.link == "log", family.variance.size, shift, middle_weight)
 
     @property

@@ -400,6 +400,8 @@ def problems(
 
 def _events(design: Design, response: int, rare: bool) -> str:
     """Return what hardly happens, in words. rare: whether it is that response, or all others."""
+    if design.kind == "event" and design.beside is not None:
+        return f"{design.beside.label}"
     if design.answer is None or isinstance(design.answer, NumberColumn):
         return f"{design.response} above 0"
     words = design.answer.categories

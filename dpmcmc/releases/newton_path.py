@@ -530,8 +530,8 @@ class _Path:
 
     @property
     def _odds(self) -> bool:
-        """Whether predictors are log odds, and the first column is the intercept."""
-        log_odds = self._family.link in ("logit", "softmax")
+        """Whether predictors are log odds of single rows, and the first column is the intercept."""
+        log_odds = self._family.link in ("logit", "softmax") and not self._family.has_scale
         return log_odds and categories.has_intercept(self._white)
 
     def _forget(self) -> None:

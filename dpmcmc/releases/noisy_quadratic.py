@@ -20,7 +20,14 @@ from dpmcmc.families import MODELS
 from dpmcmc.families.assumptions import Assumptions
 from dpmcmc.families.linear import unit_of
 from dpmcmc.families.scores.base import TINY, Family, ScaleFamily, is_additive
-from dpmcmc.families.scores.given import Given, first_slope, heaviest_of, logs_of, packed, shift_of
+from dpmcmc.families.scores.given import (
+    first_slope,
+    heaviest_of,
+    logs_of,
+    most_of,
+    packed,
+    shift_of,
+)
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import NoisyQuadraticOptions
@@ -411,8 +418,8 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
     if INTERCEPT in design.parameters:
         ends = form.public.response
         ends = logs_of(family, np.asarray(ends)) if family.link == "log" else ends
-        shift = design.middle_offset / unit
-        start[design.parameters.index(INTERCEPT)] = ends.mean() - shift
+        middle = 0.0 if family.link == "logit" else float(np.mean(ends))
+        start[design.parameters.index(INTERCEPT)] = middle - design.middle_offset / unit
     tempering = spec.model.tempering or 1.0
     fixed, prior = spec.model.options.noise_scale is not None, prior_of(form, len(start))
     arguments = family, x, y, start, *prior, tempering, fixed, counted, form.classes
@@ -445,7 +452,7 @@ def _largest_slope(family: Family, classes: int, most: float) -> float:
 
     Fitted counts add up to no more than the counts do.
     """
-    heaviest = family.heaviest if isinstance(family, Given) else 1.0
+    heaviest = most_of(family)
     if family.log_scale:
         return heaviest * cast("ScaleFamily", family).sharpest
     if family.link == "identity":
@@ -468,8 +475,10 @@ def event(options: NoisyQuadraticOptions, noise_multiplier: float, rows: int) ->
 
 def usual_far(family: str) -> int:
     """Return the number of far iterates that a family has where none is asked for."""
-    several = FAMILIES[family].link in ("log", "softmax") or FAMILIES[family].log_scale
-    return MORE_FAR if several else NUM_FAR
+    known = FAMILIES[family]
+    several = known.link in ("log", "softmax") or known.log_scale
+    trials = known.link == "logit" and known.has_scale
+    return MORE_FAR if several or trials else NUM_FAR
 
 
 def settle(

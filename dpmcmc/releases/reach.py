@@ -14,10 +14,11 @@ from typing import cast
 
 import numpy as np
 from scipy.special import nbdtrik, pdtrik
+from scipy.stats import binom
 
 from dpmcmc.families.multinomial import averaged
 from dpmcmc.families.scores.base import TINY, Family, ScaleFamily
-from dpmcmc.families.scores.given import Given, heaviest_of, shift_of, usual_of
+from dpmcmc.families.scores.given import Given, most_of, shift_of, usual_of
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE, has_intercept
 from dpmcmc.releases.whitening import Whitening
@@ -88,9 +89,13 @@ def farthest(
     second, places = back.T @ back, place.reshape(-1, len(back))
     mean = places @ second[0] + shift_of(family)
     spread = places @ second @ places.T - np.outer(places @ second[0], places @ second[0])
-    weight = heaviest_of(family) / math.sqrt(usual_of(family))
+    weight = most_of(family) / math.sqrt(usual_of(family))
     if family.link in ("logit", "softmax"):
         first, q = (part[..., 0] for part in averaged(mean[:, None], spread[..., None]))
+        if isinstance(family, Given) and family.has_scale:
+            sd = math.sqrt(family.trials[0] * max(float(first * q[0]), LEAST_SHARE))
+            away = _most_cases(float(q[0]), family.trials[1], ends[1], calm=scale < CALM)
+            return _kept(family.heaviest / math.sqrt(family.usual) * away / sd)
         least = min(float(first), float(q.min()))
         return _kept(weight / math.sqrt(max(least, LEAST_SHARE)))
     if family.link == "identity":
@@ -106,6 +111,18 @@ def farthest(
         return _kept(weight * max(ends[1] - rate, rate) / max(sd * scale, TINY))
     most = min(ends[1], _largest_count(rate, family.variance.size)) if scale < CALM else ends[1]
     return _kept(weight * max(most - rate, rate) / sd)
+
+
+def _most_cases(share: float, trials: float, most: float, *, calm: bool) -> float:
+    """Return how far cases, at most so many, are from their mean among at most so many trials.
+
+    calm: where they are the model's, which hardly any row exceeds.
+    """
+    mean = trials * share
+    if not calm:
+        return max(most * (1.0 - share), mean)
+    low, high = (float(binom.ppf(at, math.ceil(trials), share)) for at in (BEYOND, 1.0 - BEYOND))
+    return max(min(high, most) - mean, mean - low)
 
 
 def _largest_count(rate: float, size: float) -> float:
@@ -157,7 +174,7 @@ def longest(
     ways = [*classes, *(a - b for k, a in enumerate(classes) for b in classes[:k])]
     norms = [float(np.linalg.norm(way, 2)) * max_row_norm for way in ways]
     length = max(min(norm, across(way, box)) for norm, way in zip(norms, ways, strict=True))
-    heaviest = family.heaviest if isinstance(family, Given) else 1.0
+    heaviest = most_of(family)
     psi = heaviest
     if family.link == "identity" and ends is not None:
         middle, half = 0.5 * (ends[0] + ends[1]), 0.5 * (ends[1] - ends[0])

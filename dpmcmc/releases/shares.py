@@ -12,7 +12,7 @@ import numpy as np
 
 from dpmcmc.families.multinomial import averaged, probabilities
 from dpmcmc.families.scores.base import Family
-from dpmcmc.families.scores.given import heaviest_of, shift_of, usual_of
+from dpmcmc.families.scores.given import most_of, shift_of, usual_of
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases.quadratic_steps import Iterate
 from dpmcmc.releases.whitening import Whitening
@@ -59,7 +59,7 @@ def moved(
         (inverse.T @ sums.score)[chosen] / rows,
         sums.sds[0] * np.linalg.norm(inverse[:, chosen], axis=0) / rows,
         (inverse.T @ sums.curvature @ inverse)[chosen, chosen] / rows,
-        heaviest_of(family),
+        most_of(family),
     )
     if change is None:
         return None

@@ -38,6 +38,7 @@ W: dict[str, Any] = {"name": "w", "type": "number", "lower": -1.0, "upper": 1.0}
 V: dict[str, Any] = {"name": "v", "type": "number", "lower": -1.0, "upper": 1.0}
 Y: dict[str, Any] = {"name": "y", "type": "number", "lower": 0.0, "upper": 8.0}
 L: dict[str, Any] = {"name": "l", "type": "number", "lower": 0.5, "upper": 8.0}  # above 0
+T: dict[str, Any] = {"name": "t", "type": "number", "lower": 0.0, "upper": 9.0}  # trials
 B: dict[str, Any] = {"name": "b", "type": "binary", "categories": ["no", "yes"]}
 G: dict[str, Any] = {"name": "g", "type": "category", "categories": ["p", "q", "r"]}
 M: dict[str, Any] = {"name": "m", "type": "number", "lower": -1, "upper": 1, "missing": [-9.0]}
@@ -52,6 +53,8 @@ DESIGNS = (
     ((X, W, Y), "y ~ x + w"),
     ((X, W, G), "g ~ x + w"),
     ((X, W, L), "l ~ x + w"),
+    ((X, W, Y, T), "y | trials(t) ~ x + w"),
+    ((X, W, L, B), "surv(l, b) ~ x + w"),
 )
 ROWS, RELEASE_ROWS, STEPS, DRAWS, DELTA = 6, 30, 3, 20, 1e-6
 # options with which rows reach the ends of what is charged for

@@ -195,7 +195,12 @@ def test_offsets_add_up_and_are_held_to_their_bounds():
     assert told.tolist() == [pytest.approx(10 + np.log(500)), pytest.approx(-500.0)]
 
 
-@pytest.mark.parametrize("name", [name for name in WEIGHTED if FAMILIES[name].link != "identity"])
+# with slopes that do not depend on the response: that of a time to an event is how long it was
+EXPECTED = [name for name in WEIGHTED if FAMILIES[name].link != "identity"]
+EXPECTED.remove("exponential")
+
+
+@pytest.mark.parametrize("name", EXPECTED)
 def test_a_weight_counts_once_where_rows_are_cut(name):
     """A row is cut by its weighted score and its weighted curvature, and by no square of either."""
     rng = np.random.default_rng(4)

@@ -1480,6 +1480,24 @@ RELEASING = (
         "::test_clipped_scores_have_mean_zero_and_keep_within_their_caps[1.0]",
     ),
     Bug(
+        "clipped scores of cases among trials are not centred",
+        "dpmcmc/families/binomial.py",
+        "Binomial.terms",
+        "np.clip(cases, low, high) - mean - off",
+        "np.clip(cases, low, high) - mean",
+        "tests/core/test_binomial.py"
+        "::test_clipped_scores_have_mean_zero_and_keep_within_their_caps[12-0.05]",
+    ),
+    Bug(
+        "an event after the time at which a row is cut counts",
+        "dpmcmc/families/exponential.py",
+        "Exponential.terms",
+        "y * (hazard <= end) - seen",
+        "y - seen",
+        "tests/core/test_exponential.py"
+        "::test_clipped_scores_have_mean_zero_and_keep_within_their_caps[none-1.0]",
+    ),
+    Bug(
         "priors that bounds made too narrow are believed",
         "dpmcmc/posterior/stored.py",
         "StoredRelease._conflict",

@@ -6,6 +6,7 @@ the variance of its residual, as in R's lm. The score of a row is clipped after 
 that the sensitivity does not depend on the weights.
 """
 
+import math
 from dataclasses import replace
 from typing import cast
 
@@ -24,10 +25,10 @@ POINTER, ALGORITHM = "/model/weights", "noisy_quadratic"
 
 
 class Given:
-    """A family whose responses are (m, 3): response, offset, weight.
+    """A family whose responses are (m, 3): response, offset, weight; (m, 4) with trials.
 
     shift: middle of offsets. usual, heaviest: middle and upper end of what weights can be. moved:
-    whether there are offsets.
+    whether there are offsets. trials: the same two of trials.
     """
 
     def __init__(
@@ -38,8 +39,9 @@ class Given:
         heaviest: float = 1.0,
         *,
         moved: bool = True,
+        trials: tuple[float, float] = (1.0, 1.0),
     ) -> None:
-        self.moved = moved
+        self.moved, self.trials = moved, trials
         self.family, self.shift, self.usual, self.heaviest = family, shift, usual, heaviest
         self.link, self.has_scale = family.link, family.has_scale
         self.quadratic, self.variance = family.quadratic, family.variance
@@ -47,7 +49,7 @@ class Given:
 
     def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
-        answer, offset, weight = y.T
+        answer, offset, weight, *trials = y.T
         if self.log_scale:
             return self._scaled(answer, offset, np.sqrt(weight), at)
         eta, root = at.eta + offset, np.sqrt(weight)
@@ -60,6 +62,7 @@ class Given:
             times, least = weight, np.maximum(weight, MIN_WEIGHT)
             row_norm, spread, curved = least * at.row_norm, at.spread, least * at.curved
         asked = replace(at, eta=eta, row_norm=row_norm, spread=spread, curved=curved)
+        answer = np.stack((answer, *trials), axis=1) if trials else answer
         terms = self.family.terms(answer, asked)
         return Terms(times * terms.psi, root * terms.root, root * terms.noise, terms.square)
 
@@ -137,9 +140,10 @@ def packed(
 ) -> tuple[Family, Floats]:
     """Return family and responses with what rows were given; as they are where that is nothing.
 
-    y: (n,) in this unit, which offsets are brought to where the link is the identity.
+    y: (n,) in this unit, which offsets are brought to where the link is the identity. Of a time y
+    the response is whether an event ended it, and its log an offset: the hazard adds up over it.
     """
-    if not is_given(design, model):
+    if not is_given(design, model) and design.beside is None:
         return family, y
     check(design, model, family)
     unit = unit if family.link == "identity" else 1.0
@@ -151,9 +155,25 @@ def packed(
         values = table.columns[column.name].astype(np.float64)
         low, high = column.lower, column.upper
         weight = np.fmin(np.fmax(values, low), high)
-    shift, moved = design.middle_offset / unit, bool(design.offsets)
-    given = Given(family, shift, 0.5 * (low + high), high, moved=moved)
-    return given, np.stack((y, design.offset(table) / unit, weight), axis=1)
+    shift, offset = design.middle_offset / unit, design.offset(table) / unit
+    moved, trials = bool(design.offsets), (1.0, 1.0)
+    parts = [y, offset, weight]
+    if design.kind == "event" and isinstance(design.answer, NumberColumn):
+        shift, moved = shift + log_middle(design.answer), True
+        times = np.fmax(y, design.answer.lower)
+        ended = (design.besides(table) >= 0.5).astype(np.float64)
+        parts = [ended, offset + np.log(times), weight]
+    elif design.kind == "trials":
+        each = design.besides(table)
+        parts = [y, offset, weight, each]
+        trials = design.usual_trials, design.most_trials
+    given = Given(family, shift, 0.5 * (low + high), high, moved=moved, trials=trials)
+    return given, np.stack(parts, axis=1)
+
+
+def log_middle(time: NumberColumn) -> float:
+    """Return the log of the middle of what a time can be."""
+    return math.log(0.5 * time.lower + 0.5 * time.upper)
 
 
 def linear_of(family: Family) -> Family:
@@ -187,8 +207,13 @@ def heaviest_of(family: Family) -> float:
 
 
 def usual_of(family: Family) -> float:
-    """Return the middle of what a row's weight can be."""
-    return family.usual if isinstance(family, Given) else 1.0
+    """Return the middle of what a row's weight can be, times that of its trials."""
+    return family.usual * family.trials[0] if isinstance(family, Given) else 1.0
+
+
+def most_of(family: Family) -> float:
+    """Return the largest weight that a row can have, times the most trials."""
+    return family.heaviest * family.trials[1] if isinstance(family, Given) else 1.0
 
 
 def copies_of(family: Family, y: Floats) -> Floats | None:

@@ -1,0 +1,244 @@
+"""Gamma, binomial and exponential regression, simulated and on real responses, beside their fits.
+
+Nothing is given to `dpmcmc.sample` but data, bounds, a formula and a budget. The fit without
+privacy is the maximum likelihood one of the same model, with sandwich sds. Of each cell: how many
+results are reliable, widths over its sds, how often 90 % intervals of reliable results hold it and,
+where responses were drawn from the model, the truth, and how far the worst of them lies off, in its
+own sds. `python -m experiments.glms [--runs 20] [--cells NAME ...]` adds what is missing to the CSV
+and writes the table into experiments/README.md; data in ../shared/data.
+"""
+
+import argparse
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from dpmcmc import CategoryColumn, ModelSpec, NumberColumn, Schema, sample
+from experiments.baselines import DELTA
+from experiments.calibration import LEVEL, code_version
+from experiments.real_data import HOUSE, PUPIL, RIDES, WAGE, made, read
+from experiments.reporting import add_row, rows_of
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+COLUMNS = (
+    "cell", "rows", "coefficients", "epsilon", "runs", "reliable", "width", "held", "least_held",
+    "truth", "worst", "code",
+)  # fmt: skip
+HERE = Path(__file__).parent
+DATA, TABLE = HERE / "data" / "glms.csv", HERE / "README.md"
+BEGIN, END = "<!-- glms: begin -->", "<!-- glms: end -->"
+EFFECTS = np.array([0.6, -1.0, -0.5, 0.5])
+LEFT = {"gamma": "y", "binomial": "y | trials(n)", "exponential": "surv(y, n)"}
+FIRST = {"gamma": 2.0, "binomial": -1.0, "exponential": -2.0}  # intercepts
+ENDS = {  # of the response and of what stands beside it
+    "gamma": ((0.01, 100.0), None),
+    "binomial": ((0.0, 20.0), (1.0, 20.0)),
+    "exponential": ((0.01, 20.0), (0.0, 1.0)),
+}
+SIMULATED = {f"{family} {rows}": (family, rows) for family in LEFT for rows in (2000, 20_000)}
+
+
+def fitted(family, x, y, beside):
+    """Return the maximum likelihood fit (d,) and its sandwich sds."""
+    theta = np.zeros(len(x))
+    if family == "gamma":
+        theta[0] = np.log(y.mean())
+    elif family == "exponential":
+        theta[0] = np.log(max(beside.sum(), 1.0) / y.sum())
+    for _ in range(60):
+        eta = np.clip(theta @ x, -30.0, 30.0)
+        if family == "gamma":
+            slope = y * np.exp(-eta)
+            psi = slope - 1.0
+        elif family == "binomial":
+            p = 1.0 / (1.0 + np.exp(-eta))
+            psi, slope = y - beside * p, beside * p * (1.0 - p)
+        else:
+            slope = y * np.exp(eta)
+            psi = beside - slope
+        back = np.linalg.inv((x * slope) @ x.T)
+        step = back @ (x @ psi)
+        theta = theta + step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-12))
+    scores = x * psi
+    return theta, np.sqrt(np.diag(back @ scores @ scores.T @ back))
+
+
+def drawn(family, eta, rng):
+    """Return responses and what stands beside them, by the model."""
+    n, (low, high) = len(eta), ENDS[family][0]
+    if family == "gamma":
+        return np.clip(np.exp(eta) * rng.gamma(2.0, 0.5, n), low, high), None
+    if family == "binomial":
+        trials = rng.integers(1, 21, n)
+        return rng.binomial(trials, 1.0 / (1.0 + np.exp(-eta))) * 1.0, trials * 1.0
+    time, last = rng.exponential(size=n) * np.exp(-eta), rng.uniform(2.0, 20.0, n)
+    return np.clip(np.minimum(time, last), low, high), (time <= last) * 1.0
+
+
+def simulated(name, rng):
+    """Return (family, x, y, beside, ends, truth) of a cell."""
+    family, n = SIMULATED[name]
+    a, b, g = rng.uniform(-1, 1, n), np.clip(0.3 * rng.normal(size=n), -1, 1), rng.integers(0, 3, n)
+    x, truth = np.stack([np.ones(n), a, b, g == 1, g == 2]), np.append(FIRST[family], EFFECTS)
+    return family, x, *drawn(family, truth @ x, rng), ENDS[family], truth
+
+
+def rides():
+    """Rides of people without a subscription, among all of an hour: far from independent."""
+    case, known = (
+        made("linear", "datasets", "bike_hour", "casual", RIDES, (0.0, 400.0)),
+        read("datasets", "bike_hour"),
+    )
+    return "binomial", case.x, case.y, known["cnt"].astype(float), ((0.0, 400.0), (1.0, 1000.0))
+
+
+def leaving():
+    """Grades until a pupil of STAR leaves the study; those of the last grade are censored."""
+    known = read("panels", "star")
+    grade = np.array(["K", "1", "2", "3"])
+    at = np.argmax(known["gr"] == grade[:, None], axis=0)
+    order = np.lexsort((at, known["id"]))
+    ids = known["id"][order]
+    first = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
+    last = np.append(first[1:], len(ids)) - 1
+    start, end = at[order][first], at[order][last]
+    told = {key: values[order][first] for key, values in known.items()}
+    words = {key: how for key, how in PUPIL.items() if isinstance(how, str)}
+    there = ~np.any(
+        [told[key] == "" for key in words] + [told[key] == "NA" for key in words], axis=0
+    )
+    x = [(told[key] == how) * 1.0 for key, how in words.items()]
+    x = np.vstack([np.ones(len(first)), *x])[:, there]
+    return (
+        "exponential", x, (end - start + 1.0)[there], (end < 3)[there] * 1.0,
+        ((0.5, 4.0), (0.0, 1.0)),
+    )  # fmt: skip
+
+
+def above(folder, name, response, columns, ends):
+    """Return a cell of a number above 0."""
+    case = made("linear", folder, name, response, columns, ends)
+    return "gamma", case.x, case.y, None, (ends, None)
+
+
+FOUND = {
+    "wages": lambda: above("real", "cps1988", "wage", WAGE, (50.0, 5000.0)),
+    "expenditure": lambda: above(
+        "real", "vietnamh", lambda k: np.exp(k["lntotal"].astype(float)) / 1000.0, HOUSE,
+        (0.5, 300.0),
+    ),
+    "casual rides": rides,
+    "leaving a study": leaving,
+}  # fmt: skip
+
+
+def declared(family, x, y, beside, ends):
+    """Return (columns, schema, formula)."""
+    names = [f"x{k}" for k in range(1, len(x))]
+    words = [set(np.unique(row)) <= {0.0, 1.0} for row in x[1:]]
+    facts = [
+        CategoryColumn(name=name, categories=("0", "1"))
+        if word
+        else NumberColumn(name=name, lower=-1.0, upper=1.0)
+        for name, word in zip(names, words, strict=True)
+    ]
+    columns = {
+        name: np.where(row > 0.5, "1", "0") if word else row
+        for name, row, word in zip(names, x[1:], words, strict=True)
+    }
+    facts.append(NumberColumn(name="y", lower=ends[0][0], upper=ends[0][1]))
+    columns["y"] = y
+    if beside is not None:
+        facts.append(NumberColumn(name="n", lower=ends[1][0], upper=ends[1][1]))
+        columns["n"] = beside
+    formula = f"{LEFT[family]} ~ {' + '.join(names)}"
+    return columns, Schema(columns=tuple(facts), rows=len(y)), formula
+
+
+def measured(name, epsilon, runs):
+    """One row of the CSV. The noise is the system's: no two calls agree."""
+    found, case, truth = [], None, None
+    for run in range(runs):
+        if name in SIMULATED:
+            *case, truth = simulated(name, np.random.default_rng([9, run]))
+            fit = fitted(*case[:4])
+        elif case is None:
+            case = FOUND[name]()
+            fit = fitted(*case[:4])
+        (theta, sds), (columns, schema, formula) = fit, declared(*case)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = sample(
+                columns, schema=schema, model=ModelSpec(family=case[0], formula=formula),
+                epsilon=epsilon, delta=DELTA, accept_low_quality=True,
+            )  # fmt: skip
+        draws = result.on("design")
+        draws = draws.reshape(-1, draws.shape[-1])[:, : len(theta)]
+        low, high = np.quantile(draws, LEVEL, axis=0)
+        off = np.abs(draws.mean(axis=0) - theta) / draws.std(axis=0)
+        held = (low < theta) & (theta < high)
+        right = held if truth is None else (low < truth) & (truth < high)
+        if result.verdict.status == "reliable":
+            found.append((draws.std(axis=0) / sds, held, right, off))
+    row = {
+        "cell": name, "rows": len(case[2]), "coefficients": len(theta), "epsilon": epsilon,
+        "runs": runs, "reliable": len(found), "code": code_version(),
+    }  # fmt: skip
+    if found:
+        width, held, right, off = (np.array(part) for part in zip(*found, strict=True))
+        row |= {
+            "width": round(float(np.median(width)), 3),
+            "held": round(float(held.mean()), 3),
+            "least_held": round(float(held.mean(axis=0).min()), 3),
+            "truth": "" if truth is None else round(float(right.mean()), 3),
+            "worst": round(float(off.max()), 2),
+        }
+    return row
+
+
+def table(rows):
+    """The table as Markdown."""
+    lines = [
+        "| cell | rows, coefficients | " + " | ".join(f"epsilon {e:g}" for e in EPSILONS) + " |",
+        "|---|---|" + "---|" * len(EPSILONS),
+    ]
+    for name in dict.fromkeys(row["cell"] for row in rows):
+        here = {float(row["epsilon"]): row for row in rows if row["cell"] == name}
+        if set(here) < set(EPSILONS):
+            continue
+        cells = [
+            f"{row['width']}, {row['truth'] or row['held']}, {row['worst']}, {row['reliable']}"
+            f" of {row['runs']}"
+            if int(row["reliable"])
+            else f"none of {row['runs']}"
+            for row in (here[epsilon] for epsilon in EPSILONS)
+        ]
+        one = here[EPSILONS[0]]
+        size = f"{int(one['rows']):,}, {one['coefficients']}"
+        lines.append(f"| {name} | {size} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main(words=None):
+    """Add what is missing, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--cells", nargs="*", default=[*SIMULATED, *FOUND])
+    parser.add_argument("--output", type=Path, default=DATA, help="the CSV; rows in it are kept")
+    choice = parser.parse_args(words)
+    there = {(row["cell"], float(row["epsilon"])) for row in rows_of(choice.output)}
+    for name in choice.cells:
+        for epsilon in EPSILONS:
+            if (name, epsilon) not in there:
+                row = measured(name, epsilon, choice.runs)
+                add_row(choice.output, COLUMNS, row)
+                print(" ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    if choice.output == DATA:
+        head, rest = TABLE.read_text().split(BEGIN)
+        whole = head + BEGIN + "\n" + table(rows_of(DATA)) + "\n" + END + rest.split(END)[1]
+        TABLE.write_text(whole)
+
+
+if __name__ == "__main__":
+    main()
