@@ -13,8 +13,7 @@ from itertools import product
 from typing import cast
 
 import numpy as np
-from scipy.special import nbdtrik, pdtrik
-from scipy.stats import binom
+from scipy.special import bdtrik, nbdtrik, pdtrik
 
 from dpmcmc.families.multinomial import averaged
 from dpmcmc.families.scores.base import TINY, Family, ScaleFamily
@@ -121,7 +120,10 @@ def _most_cases(share: float, trials: float, most: float, *, calm: bool) -> floa
     mean = trials * share
     if not calm:
         return max(most * (1.0 - share), mean)
-    low, high = (float(binom.ppf(at, math.ceil(trials), share)) for at in (BEYOND, 1.0 - BEYOND))
+    low, high = (
+        float(np.nan_to_num(bdtrik(part, trials, share), nan=end))
+        for part, end in ((BEYOND, 0.0), (1.0 - BEYOND, trials))
+    )
     return max(min(high, most) - mean, mean - low)
 
 
