@@ -99,7 +99,12 @@ def _same_columns(design: Design, release: Earlier) -> bool:
 
 
 def _alike(first: Design, second: Design) -> bool:
-    """Whether two designs have the same columns, of the same rows."""
+    """Whether two designs have the same columns, of the same rows.
+
+    One with groups is like none: its release stores no whitening, and uses none.
+    """
+    if first.grouping is not None or second.grouping is not None:
+        return False
     gaps = [{column.name for column in design.gappy} for design in (first, second)]
     return set(_columns(first)) == set(_columns(second)) and gaps[0] == gaps[1]
 

@@ -103,6 +103,21 @@ def test_a_job_may_pay_anew_or_name_the_one_to_use(
     assert used(named) == fresh["id"]
 
 
+@pytest.mark.usefixtures("known_noise")
+def test_jobs_with_groups_leave_no_whitening_and_use_none(
+    house: House, analyst: Caller, many: str
+) -> None:
+    """Their columns are those of the job without groups, and their releases hold no whitening."""
+    grouped = {"family": "logistic", "formula": "income ~ age + (1 | sex)"}
+    plain = {"family": "logistic", "formula": "income ~ age"}
+    used_by = [
+        used(finished(house, analyst, many, model=model, accept_low_quality=True))
+        for model in (grouped, plain, grouped, plain)
+    ]
+    assert used_by[:3] == [None, None, None]
+    assert used_by[3] is not None
+
+
 def _sampler(whitening: str) -> dict[str, Any]:
     return {"algorithm": "noisy_quadratic", "whitening": whitening}
 
