@@ -124,7 +124,7 @@ def _most_cases(share: float, trials: float, most: float, *, calm: bool) -> floa
         float(np.nan_to_num(bdtrik(part, trials, share), nan=end))
         for part, end in ((BEYOND, 0.0), (1.0 - BEYOND, trials))
     )
-    return max(min(high, most) - mean, mean - low)
+    return max(min(max(high, 1.0), most) - mean, mean - low)  # a single case is never excluded
 
 
 def _largest_count(rate: float, size: float) -> float:
