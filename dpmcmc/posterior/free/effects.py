@@ -106,7 +106,7 @@ class Predictions(list[Prediction]):
 class Comparison:
     """The difference of two settings. ratio: exp of the difference of predictors, or None.
 
-    multiplies: what the ratio multiplies: odds, a mean count, a mean (gamma); else empty.
+    multiplies: what the ratio multiplies: odds, a mean count, a mean, a hazard; else empty.
     probabilities: differences by category, where the response has several; else None.
     """
 
