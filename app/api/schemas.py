@@ -808,7 +808,8 @@ class JobIn(Request):
     Without `sampler` (or with `{"algorithm": "auto"}`, which is the same) it chooses the algorithm
     too, from public facts: the plan names it in `algorithm` and says why in `reasons`. Names that
     theses and papers give to algorithms are taken as well, such as MCMC-fixedS or adaSSP, and those
-    that other software gives to families, such as gaussian or binomial.
+    that other software gives to families, such as gaussian or binomial. The family may be left out
+    where the response says it, as surv(time, event) does.
     accept_low_quality: take a job whose plan is not `usable`, which is refused otherwise. spend:
     until_hopeless ends a release early that its own released numbers show to be hopeless; it then
     costs what it drew, and the rest of its reservation is returned. all goes on whatever they show.

@@ -1,6 +1,7 @@
 """Forms from JSON schemas, and JSON from forms: what an algorithm can be asked for."""
 
 import json
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +12,8 @@ NUMBERS = {"integer": int, "number": float}
 SAID = {"integer": "a whole number", "number": "a number", "array": "numbers between commas"}
 APART = ("family", "formula", "prior", "options")  # of a model, with fields of their own
 LABELS = ("name", "note")  # of a job, for people
+# as dpmcmc.client.asked, which pages do not read
+OF_TWO_COLUMNS = re.compile(r"[^~]*\||\s*(?:[sS]urv|cbind)\s*\([^~]*~")
 FAMILIES = {"binary": "logistic", "category": "multinomial", "number": "linear"}
 
 
@@ -150,8 +153,13 @@ def whole(form: dict[str, str], name: str, pointer: str) -> int | None:
     return None if value is None else int(value)
 
 
-def family_of(form: dict[str, str], columns: list[Json]) -> str:
-    """Return the chosen family; where none was, the one that the response's column asks for."""
+def family_of(form: dict[str, str], columns: list[Json]) -> str | None:
+    """Return the chosen family; where none was, the one that the response's column asks for.
+
+    None where the response's form says it, as surv(time, event) does: the API reads that.
+    """
+    if not form.get("family") and OF_TWO_COLUMNS.match(form.get("formula", "")):
+        return None
     response = form.get("formula", "").partition("~")[0].strip()
     kinds = {column["name"]: column["type"] for column in columns}
     return form.get("family") or FAMILIES.get(kinds.get(response, ""), "linear")
@@ -162,14 +170,13 @@ def job(form: dict[str, str], dataset: Json, models: Json, samplers: Json) -> Js
 
     Raises NotReadError on what is no number; all else is for the API to judge.
     """
-    model: Json = {
-        "family": family_of(form, dataset["columns"]),
-        "formula": form.get("formula", ""),
-    }
+    model: Json = {"formula": form.get("formula", "")}
+    if family := family_of(form, dataset["columns"]):
+        model["family"] = family
     if prior := _prior(form):
         model["prior"] = prior
-    if model["family"] in models:
-        schema = models[model["family"]]
+    if family in models:
+        schema = models[family]
         own = schema["$defs"]["ModelOptions"]["properties"]
         for name, value in options(model_fields(schema), form, "/model").items():
             (model.setdefault("options", {}) if name in own else model)[name] = value

@@ -108,7 +108,7 @@ async def plan(request: Request, signed: Signed) -> HTMLResponse:
         body = await _body(signed, await fields_of(request))
         body.pop("accept_low_quality", None)
         values["plan"] = await signed.api.json("POST", "/v1/plans", json=body)
-        values["family"] = body["model"]["family"]
+        values["family"] = body["model"].get("family")
         if not values["plan"]["affordable"]:
             values["fits"] = await _left(signed, body["dataset"])
     except (NotReadError, RefusedError) as error:

@@ -1,5 +1,6 @@
 """The body of a job on the command line: from a file, from options, or both."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +14,8 @@ from dpmcmc.client.named import like
 from dpmcmc.client.terminal import WRONG_WORDS, complain, complaints, finite, read
 
 Json = dict[str, Any]
+# surv(time, event), cases | trials(n): the service reads the family off the response
+OF_TWO_COLUMNS = re.compile(r"[^~]*\||\s*(?:[sS]urv|cbind)\s*\([^~]*~")
 FAMILIES = {
     "binary": "logistic",
     "category": "multinomial",
@@ -153,7 +156,9 @@ def _complete(client: Client, body: Json) -> Json:
     metadata = client.dataset(body["dataset"])
     privacy.setdefault("delta", metadata["privacy"]["delta"])
     if model is not None and "family" not in model:
-        model["family"] = _family(metadata, str(model.get("formula", "")))
+        formula = str(model.get("formula", ""))
+        if not OF_TWO_COLUMNS.match(formula):
+            model["family"] = _family(metadata, formula)
     return body
 
 

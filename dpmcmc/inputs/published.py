@@ -94,11 +94,16 @@ def family_by(formula: str) -> str | None:
 def with_known_names(job: dict[str, Any]) -> dict[str, Any]:
     """Return a job, as JSON holds it, with the names that other software uses replaced.
 
+    A family that is left out is the one that the left side of the formula asks for, if any.
     Raises SpecError where one means something else than what stands beside it.
     """
     model = job.get("model")
-    if isinstance(model, dict) and isinstance(model.get("family"), str):
-        model = model | {"family": family_of(model["family"], model.get("formula"))}
+    if isinstance(model, dict):
+        family, formula = model.get("family"), model.get("formula")
+        if isinstance(family, str):
+            model = model | {"family": family_of(family, formula)}
+        elif family is None and isinstance(formula, str) and (asked := family_by(formula)):
+            model = model | {"family": asked}
     parts = {"model": model, "sampler": _with_known_algorithm(job.get("sampler"))}
     return job | {name: part for name, part in parts.items() if name in job}
 

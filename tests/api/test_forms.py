@@ -44,6 +44,14 @@ def test_a_response_says_its_family(response: str, family: str) -> None:
     assert forms.family_of(form | {"family": "poisson"}, DATASET["columns"]) == "poisson"  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("response", ["a | trials(n)", "surv(a, b)"])
+def test_a_response_of_two_columns_leaves_its_family_to_the_api(response: str) -> None:
+    columns = [{"name": name, "type": "number"} for name in ("a", "b", "n")]
+    form = {"formula": f"{response} ~ x"}
+    assert forms.family_of(form, columns) is None
+    assert forms.family_of(form | {"family": "poisson"}, columns) == "poisson"
+
+
 def test_a_form_becomes_a_job_and_a_job_a_form(registered: Any) -> None:
     form = {
         "formula": "y ~ a:b",

@@ -126,3 +126,26 @@ def test_no_other_word_is_a_family(house: House, family: object) -> None:
     refused = analyst.post("/v1/plans", json=body)
     assert refused.status_code == 422, refused.text
     assert "family" in refused.text
+
+
+@pytest.mark.parametrize("model", [{}, {"family": None}])
+@pytest.mark.parametrize("response", ["age | trials(age)", "surv(age, income)"])
+def test_a_response_of_two_columns_says_its_family(
+    house: House, response: str, model: dict[str, None]
+) -> None:
+    dataset = house.dataset()
+    job = {
+        "dataset": dataset,
+        "privacy": PRIVACY,
+        "model": model | {"formula": f"{response} ~ sex"},
+    }
+    answer = house.user("analyst").post("/v1/plans", json=job)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["algorithm"] == "noisy_quadratic"
+
+
+def test_a_response_of_one_column_does_not(house: House) -> None:
+    job = {"dataset": house.dataset(), "privacy": PRIVACY, "model": {"formula": "age ~ sex"}}
+    answer = house.user("analyst").post("/v1/plans", json=job)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/model/family"

@@ -385,6 +385,13 @@ def test_flags_go_before_what_a_file_says(peer: str, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("response", ["age | trials(n)", "surv(age, income)"])
+def test_the_family_of_two_columns_is_left_to_the_service(peer: str, response: str) -> None:
+    formula = f"{response} ~ income"
+    run(peer, "submit", "--dataset", "adult", "--formula", formula, "--epsilon", "1")
+    assert Handler.sent[-1]["model"] == {"formula": formula}
+
+
 def test_a_job_goes_up_to_its_epsilon_until_it_is_reliable(peer: str, tmp_path: Path) -> None:
     until = {"up_to": 1.0, "until": "reliable"}
     run(peer, "submit", *JOB, "--until", "reliable")

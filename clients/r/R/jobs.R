@@ -151,6 +151,9 @@ family_text <- function(family, formula, about) {
   if (!is.null(family)) {
     wrong("family must be a name such as \"logistic\", or a family such as binomial()")
   }
+  if (grepl("^[^~]*\\||^\\s*([sS]urv|cbind)\\s*\\([^~]*~", formula)) {
+    return(NULL) # the response's form says it, and the service reads that
+  }
   response <- gsub("^`|`$", "", trimws(sub("~.*", "", formula)))
   types <- stats::setNames(texts(about$columns, "type"), texts(about$columns, "name"))
   if (!response %in% names(types)) {
