@@ -1,4 +1,7 @@
-session <- new.env(parent = emptyenv()) # holds the connection that functions use by default
+# The connection that functions use by default, and the last one to each address. Jobs and fits hold
+# the address alone: a key would be written to disk with them.
+session <- new.env(parent = emptyenv())
+session$to <- list()
 
 too_often <- 5L # times that a request is sent again because the service said: not so fast
 
@@ -27,6 +30,7 @@ dp_connect <- function(url = Sys.getenv("DPMCMC_URL"), key = Sys.getenv("DPMCMC_
     class = "dp_connection"
   )
   session$connection <- con
+  session$to[[address]] <- con
   invisible(con)
 }
 
@@ -69,6 +73,16 @@ connection <- function(con) {
   con <- con %||% session$connection %||% dp_connect()
   if (!inherits(con, "dp_connection")) {
     wrong("con must be a connection that dp_connect() made")
+  }
+  con
+}
+
+# The connection for a job or a fit: to the service that it is of.
+connection_of <- function(made, con) {
+  url <- attr(made, "url")
+  con <- connection(con %||% session$to[[url %||% ""]])
+  if (!is.null(url) && con$url != url) {
+    wrong("this is of the service at ", url, ": connect to it first, dp_connect(\"", url, "\")")
   }
   con
 }

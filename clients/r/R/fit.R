@@ -40,7 +40,7 @@ released <- function(job, scale, con) {
       parameters = parameter_table(summary$parameters),
       explanation = as.character(unlist(summary$explanation)), draws = chain_draws(chain)
     ),
-    class = "dp_fit", con = con
+    class = "dp_fit", url = con$url
   )
   warn_unreliable(fit)
   fit

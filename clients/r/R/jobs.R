@@ -166,7 +166,7 @@ family_text <- function(family, formula, about) {
   chosen
 }
 
-as_job <- function(answer, con) structure(answer, class = "dp_job", con = con)
+as_job <- function(answer, con) structure(answer, class = "dp_job", url = con$url)
 
 #' Jobs
 #'
@@ -175,7 +175,7 @@ as_job <- function(answer, con) structure(answer, class = "dp_job", con = con)
 #'
 #' @param job A `dp_job`, a `dp_fit` or an id.
 #' @param most How many jobs.
-#' @param con Connection; by default the last one of [dp_connect()].
+#' @param con Connection; by default the last one to the job's service, or of [dp_connect()].
 #' @return `dp_job()` and `dp_cancel()`: a `dp_job` as it is now. `dp_jobs()`: a data frame with
 #'   `id`, `formula`, `family`, `algorithm`, `epsilon`, `status` and `verdict`.
 #' @examples
@@ -185,7 +185,7 @@ as_job <- function(answer, con) structure(answer, class = "dp_job", con = con)
 #' }
 #' @export
 dp_job <- function(job, con = NULL) {
-  con <- job_connection(job, con)
+  con <- connection_of(job, con)
   as_job(ask(con, "GET", paste0("/v1/jobs/", job_id(job))), con)
 }
 
@@ -207,7 +207,7 @@ dp_jobs <- function(most = 20, con = NULL) {
 #' @rdname dp_job
 #' @export
 dp_cancel <- function(job, con = NULL) {
-  con <- job_connection(job, con)
+  con <- connection_of(job, con)
   as_job(ask(con, "POST", paste0("/v1/jobs/", job_id(job), "/cancel")), con)
 }
 
@@ -219,8 +219,6 @@ job_id <- function(job) {
   id
 }
 
-job_connection <- function(job, con) connection(con %||% attr(job, "con"))
-
 #' Wait for a job
 #'
 #' Shows its progress until it has ended, and gets what it released. A result that is not to be
@@ -229,7 +227,7 @@ job_connection <- function(job, con) connection(con %||% attr(job, "con"))
 #' @param job A `dp_job`, or the id of a job.
 #' @param timeout Seconds to wait at most.
 #' @param scale `"original"`, in the units of the columns, or `"design"`, of the standardised ones.
-#' @param con Connection; by default the job's own.
+#' @param con Connection; by default the last one to the job's service.
 #' @return A `dp_fit`: see [dp_fit-methods].
 #' @examples
 #' \dontrun{
@@ -238,7 +236,7 @@ job_connection <- function(job, con) connection(con %||% attr(job, "con"))
 #' @export
 dp_wait <- function(job, timeout = 600, scale = c("original", "design"), con = NULL) {
   scale <- match.arg(scale)
-  con <- job_connection(job, con)
+  con <- connection_of(job, con)
   ended <- wait_for(job_id(job), timeout, con)
   if (ended$status != "succeeded") {
     detail <- ended$error$detail %||% ""

@@ -19,7 +19,7 @@ most_settings <- 100L # of one request
 #' @param null Bayes factors of the model over the one in which these coefficients are fixed: a
 #'   vector of values by name, or a list of such vectors.
 #' @param scale `"original"`, in the units of the columns, or `"design"`, of the standardised ones.
-#' @param con Connection; by default the job's own.
+#' @param con Connection; by default the last one to the job's service.
 #' @return A list of class `dp_posterior`, which has the methods of [dp_fit-methods]; `priors` that
 #'   applied, and the data frames `predictions`, `contrasts`, `comparisons`, `effects` and
 #'   `bayes_factors` of what was asked. `log_bayes_factor` is a natural logarithm, above 0 in favour
@@ -35,7 +35,7 @@ dp_posterior <- function(job, prior = NULL, num_draws = 1000, given = NULL, cont
                          comparisons = NULL, effects = NULL, null = NULL,
                          scale = c("original", "design"), con = NULL) {
   scale <- match.arg(scale)
-  con <- job_connection(job, con)
+  con <- connection_of(job, con)
   job <- if (inherits(job, "dp_fit")) job$job else dp_job(job, con)
   question <- list(num_draws = num_draws)
   question$prior <- if (length(prior)) prior_body(prior)
@@ -88,7 +88,7 @@ posterior_of <- function(answer, job, prior, con) {
         error = numbers(answer$bayes_factors, "error")
       )
     ),
-    class = c("dp_posterior", "dp_fit"), con = con
+    class = c("dp_posterior", "dp_fit"), url = con$url
   )
 }
 
@@ -162,7 +162,8 @@ by_category <- function(items, part, label) {
 
 predicted <- function(items, part) {
   by_category(items, part, function(item) {
-    data.frame(lapply(item$given, function(value) value), check.names = FALSE)
+    if (length(item$given)) data.frame(item$given, check.names = FALSE) else
+      data.frame(row.names = 1L) # of a formula without covariates
   })
 }
 
@@ -226,7 +227,7 @@ predict.dp_fit <- function(object, newdata, type = c("response", "link", "new"),
   }
   part <- c(response = "expected", link = "predictor", new = "response")[[type]]
   asked <- settings(newdata, covariates_of(object, newdata))
-  con <- attr(object, "con")
+  con <- connection_of(object, NULL)
   batches <- split(seq_along(asked), (seq_along(asked) - 1L) %/% most_settings)
   found <- lapply(batches, function(rows) {
     question <- list(num_draws = num_draws, given = asked[rows])
@@ -245,7 +246,7 @@ covariates_of <- function(fit, newdata) {
   sides <- regmatches(formula, regexpr("~", formula), invert = TRUE)[[1]]
   right <- words_of(sides[2])
   if ("." %in% right) {
-    about <- dp_dataset(fit$job$dataset, attr(fit, "con"))
+    about <- dp_dataset(fit$job$dataset, connection_of(fit, NULL))
     right <- c(right, setdiff(texts(about$columns, "name"), words_of(sides[1])))
   }
   intersect(names(newdata), right)

@@ -94,6 +94,18 @@ test_that("families of R are taken where the link is the service's", {
   expect_error(text(3), "must be a name", class = "dpmcmcR_argument")
 })
 
+test_that("a job holds no key, and is asked for at its own service", {
+  answering(function(request) json(sprintf('{"id": "%s", "status": "queued"}', id)), {
+    job <- dp_job(id)
+    written <- rawToChar(serialize(list(job), NULL, ascii = TRUE))
+    expect_match(written, "127.0.0.1")
+    expect_no_match(written, "dpm_secret")
+    other <- dp_connect("http://127.0.0.1:2", "dpm_other")
+    expect_identical(connection_of(job, NULL)$key(), "dpm_secret")
+    expect_error(dp_wait(job, con = other), "http://127.0.0.1:1", class = "dpmcmcR_argument")
+  })
+})
+
 test_that("a job that failed is an error with its reason", {
   failed <- sprintf('{"id": "%s", "status": "failed", "error": {"code": "bad", "detail": "why"}}', id)
   answering(function(request) json(failed), {

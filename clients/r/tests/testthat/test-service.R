@@ -98,6 +98,8 @@ test_that("a job is submitted once, waited for, and costs what its plan says", {
   new <- predict(fit, data.frame(age = 40), type = "new")
   expect_gt(new$sd, 2 * predict(fit, data.frame(age = 40))$sd)
   expect_true(job$id %in% dp_jobs()$id)
+  written <- rawToChar(serialize(fit, NULL, ascii = TRUE))
+  expect_no_match(written, Sys.getenv("DPMCMC_TEST_KEY"), fixed = TRUE)
 })
 
 test_that("a response of several categories has a probability for each", {
@@ -106,6 +108,24 @@ test_that("a response of several categories has a probability for each", {
   found <- predict(fit, data.frame(age = c(30, 60)))
   expect_identical(found$category, rep(c("a", "b", "c"), 2))
   expect_equal(tapply(found$mean, found$age, sum), c("30" = 1, "60" = 1), ignore_attr = TRUE)
+  rows <- data.frame(age = c(30, 60))
+  asked <- suppressWarnings(dp_posterior(
+    fit, comparisons = list(given = rows[2, , drop = FALSE], against = rows[1, , drop = FALSE]),
+    effects = list(list(covariate = "age", given = rows))
+  ))
+  for (part in c("comparisons", "effects")) {
+    expect_identical(asked[[part]]$category, c("a", "b", "c"))
+    expect_lt(abs(sum(asked[[part]]$mean)), 1e-9)
+  }
+  difference <- found$mean[4:6] - found$mean[1:3]
+  expect_lt(max(abs(asked$comparisons$mean - difference)), 0.05)
+})
+
+test_that("a formula without covariates predicts the mean", {
+  live()
+  fit <- suppressMessages(dp_wait(dp_fit(mass ~ 1, "clinic", 0.5)))
+  found <- predict(fit, data.frame(row = 1:2))
+  expect_equal(found$mean, rep(coef(fit)[["Intercept"]], 2), tolerance = 0.01)
 })
 
 test_that("an unreliable result warns with its verdict", {
