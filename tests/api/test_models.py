@@ -84,6 +84,35 @@ def test_a_number_with_long_tails_from_the_plan_to_a_prediction(house):
 
 
 @pytest.mark.parametrize(
+    ("family", "formula", "most", "multiplies"),
+    [
+        ("binomial", "age | trials(100) ~ sex", 1.0, "odds"),
+        ("binomial", "cbind(age, age) ~ sex", 1.0, "odds"),
+        ("exponential", "surv(age, income) ~ sex", 1e9, "hazard"),
+    ],
+)
+def test_responses_of_two_columns_from_the_plan_to_a_ratio(
+    house, family, formula, most, multiplies
+):
+    analyst, dataset = house.user("analyst"), house.dataset()
+    asked = {"dataset": dataset, "privacy": {"epsilon": 0.5, "delta": 1e-6}}
+    asked["accept_low_quality"] = True
+    asked["model"] = {"family": "linear", "formula": formula}
+    refused = analyst.post("/v1/jobs", json=asked)
+    assert refused.status_code == 422
+    assert f"take {family}" in refused.text
+    asked["model"]["family"] = family
+    job = analyst.post("/v1/jobs", json=asked)
+    assert job.status_code == 202, job.text
+    house.run(job.json()["id"])
+    men, women = {"sex": "Male"}, {"sex": "Female"}
+    given = {"given": [men], "comparisons": [{"given": men, "against": women}], "num_draws": 500}
+    told = analyst.post(f"/v1/jobs/{job.json()['id']}/posteriors", json=given).json()
+    assert 0.0 < told["predictions"][0]["expected"]["mean"] < most
+    assert told["comparisons"][0]["multiplies"] == multiplies
+
+
+@pytest.mark.parametrize(
     ("family", "model", "pointer"),
     [
         ("poisson", {"formula": "age ~ sex", "options": {"dispersion": 1.0}}, None),
