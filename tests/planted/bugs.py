@@ -2578,6 +2578,74 @@ LATER = (
         "tests/client/test_connection.py"
         "::test_an_answer_of_something_else_is_no_success[deleted-a page]",
     ),
+    Bug(
+        "sums of more digits than are added exactly",
+        "dpmcmc/mechanisms/sums.py",
+        "",
+        "EXACT_BITS = 51",
+        "EXACT_BITS = 56",
+        "tests/privacy/test_sums.py::test_sums_of_blocks_are_added_by_any_tree",
+    ),
+    Bug(
+        "rounding of joint sums unpaid",
+        "dpmcmc/mechanisms/joint_sums.py",
+        "rounding",
+        "rows * (dimension + 1.0) * 2.0**-50",
+        "0.0",
+        "tests/privacy/test_joint_sums.py::test_the_sensitivity_allows_for_rounding",
+    ),
+    Bug(
+        "what a curvature has below zero clipped as the whole",
+        "dpmcmc/mechanisms/joint_sums.py",
+        "_cells",
+        "matrix_cells(roots, cap, unit, 2.0 ** (digits // 2), minus, caps.minus)",
+        "matrix_cells(roots, cap, unit, 2.0 ** (digits // 2), minus, caps.curvature)",
+        "tests/privacy/test_joint_sums.py"
+        "::test_no_neighbour_is_further_away_where_curvatures_are_differences",
+    ),
+    Bug(
+        "the range of an even power without its least value",
+        "dpmcmc/queries/statistics/mechanisms.py",
+        "Statistic.range",
+        "0.0 if folds and self.lower < 0.0 < self.upper else low",
+        "low",
+        "tests/privacy/test_statistics.py"
+        "::test_replacing_a_row_moves_what_gets_noise_by_the_sensitivity_at_most[batch-power-2.0-9.0]",
+    ),
+    Bug(
+        "sums of a mean with noise for counts",
+        "dpmcmc/queries/summaries/statistics.py",
+        "SummaryRequest.of",
+        "moments(rows, self.column) * (TABLE_SENSITIVITY / MOMENT_SENSITIVITY)",
+        "moments(rows, self.column)",
+        "tests/privacy/test_tables.py"
+        "::test_replacing_one_row_moves_the_sums_of_a_mean_by_the_root_of_two_at_most",
+    ),
+    Bug(
+        "a row in both stages",
+        "dpmcmc/queries/statistics/two_stages.py",
+        "release_of_stages",
+        "values[:split]",
+        "values[: split + 1]",
+        "tests/privacy/test_two_stages.py::test_each_stage_has_its_noise_in_full",
+    ),
+    Bug(
+        "many vectors drawn for one event",
+        "dpmcmc/privacy/drawn.py",
+        "Metered.admit",
+        "len(shape) != 1",
+        "False",
+        "tests/core/test_early_stop.py::test_noise_beyond_the_plan_or_out_of_turn_is_not_drawn",
+    ),
+    Bug(
+        "groups of two charged as single rows",
+        "dpmcmc/releases/regression/statistics.py",
+        "sensitivity_of",
+        "group > 1",
+        "group > 2",
+        "tests/privacy/test_sufficient_statistics.py"
+        "::test_groups_move_more_than_single_rows_and_no_more_than_is_paid_for[2]",
+    ),
 )
 
 BUGS = (
