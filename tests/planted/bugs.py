@@ -1310,8 +1310,8 @@ RELEASING = (
         "counts that vary more than the model says are taken to reach as far as its own",
         "dpmcmc/releases/reach.py",
         "farthest",
-        "scale < CALM",
-        "True",
+        "min(ends[1], _largest_count(rate, family.variance.size)) if scale < CALM else ends[1]",
+        "min(ends[1], _largest_count(rate, family.variance.size))",
         "tests/core/test_clips.py"
         "::test_how_far_a_score_can_be_follows_from_public_ends_and_released_numbers",
     ),
