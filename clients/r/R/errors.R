@@ -25,7 +25,7 @@ fail <- function(message, class, ...) {
 #' @name dpmcmcR_errors
 #' @examples
 #' tryCatch(
-#'   dp_plan(y ~ x | g, data = "clinic", epsilon = 1),
+#'   dp_plan(y ~ I(x > 3), data = "clinic", epsilon = 1),
 #'   dpmcmcR_formula = function(refused) conditionMessage(refused)
 #' )
 NULL

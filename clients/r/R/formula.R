@@ -1,12 +1,11 @@
 # From an R formula to the service's text. No part of it is evaluated. The service's own language
 # takes what R's formulas hold; what it has no signs for is refused here, by name.
 
-binding <- c("~" = 1, "+" = 2, "-" = 2, "*" = 3, "/" = 3, ":" = 4, "^" = 6)
+binding <- c("~" = 1, "|" = 1.5, "+" = 2, "-" = 2, "*" = 3, "/" = 3, ":" = 4, "^" = 6)
 unary <- 5
 
 not_carried <- c(
-  "|" = "grouped effects, such as (1 | g), are not available: write C(g), or g:x for slopes",
-  "||" = "grouped effects, such as (1 || g), are not available: write C(g), or g:x for slopes",
+  "||" = "effects of groups are written (1 | g)",
   "%in%" = "a %in% b is written a:b",
   "$" = "columns are written without the name of a table",
   "[[" = "columns are written by their names alone",
@@ -88,7 +87,7 @@ carried_call <- function(e) {
 called <- function(e) {
   head <- e[[1]]
   is_qualified <- is.call(head) && identical(head[[1]], quote(`::`))
-  if (is_qualified && as.character(head[[2]]) %in% c("stats", "base", "splines")) {
+  if (is_qualified && as.character(head[[2]]) %in% c("stats", "base", "splines", "survival")) {
     head <- head[[3]]
   }
   if (!is.symbol(head)) {

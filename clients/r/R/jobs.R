@@ -8,7 +8,8 @@
 #' @section Formulas:
 #' R's: `y ~ a + b`, `a:b`, `a*b`, `I((age - 50)^2)`, `poly(x, 2)`, `log(x)`, `factor(g)`,
 #' `relevel(g, "b")`, `bs(x, df = 5)`, `ns(x, df = 4)`, `offset(log(years))`, `y ~ .`, and names in
-#' backticks. No part is evaluated here: `poly` is orthogonal, and knots lie, on the *declared*
+#' backticks; `(1 | ward)` for an effect of each group; `cases | trials(n)`, `cbind(cases, others)`
+#' and `Surv(time, event)` as responses. No part is evaluated here: `poly` is orthogonal, and knots lie, on the *declared*
 #' bounds, so that the design says nothing about the rows. What cannot be carried is refused before
 #' anything is sent.
 #'
@@ -20,7 +21,7 @@
 #'   `"student_t"`, `"gamma"`, `"multinomial"`, or a family of R with the same link:
 #'   `binomial()`, `gaussian()`, `poisson()`, `Gamma("log")`. By default that of the response's
 #'   type: logistic for two categories, multinomial for more, linear for a number; a message says
-#'   which.
+#'   which. The service reads it off responses of two columns.
 #' @param delta By default the data set's.
 #' @param prior One [dp_prior()] for all coefficients, or a list of them by parameter. By default
 #'   the service's.
@@ -91,7 +92,8 @@ job_body <- function(formula, data, epsilon, family, delta, prior, sampler, weig
   }
   con <- connection(con)
   about <- dp_dataset(data, con)
-  model <- list(family = family_text(family, text, about), formula = text)
+  model <- list(formula = text)
+  model$family <- family_text(family, text, about)
   if (!is.null(prior)) {
     model$prior <- if (inherits(prior, "dp_prior")) unclass(prior) else prior_body(prior)
   }
@@ -153,6 +155,9 @@ family_text <- function(family, formula, about) {
   }
   if (grepl("^[^~]*\\||^\\s*([sS]urv|cbind)\\s*\\([^~]*~", formula)) {
     return(NULL) # the response's form says it, and the service reads that
+  }
+  if (grepl("^[^~]*\\||^\\s*([sS]urv|cbind)\\s*\\(", formula)) {
+    return(NULL) # the service reads it off the response
   }
   response <- gsub("^`|`$", "", trimws(sub("~.*", "", formula)))
   types <- stats::setNames(texts(about$columns, "type"), texts(about$columns, "name"))

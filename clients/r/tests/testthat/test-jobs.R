@@ -42,8 +42,20 @@ test_that("a job has the data set's id and delta, and the family of its response
     expect_message(dp_plan(dose ~ cured, data = "clinic", epsilon = 1), "linear")
   })
   expect_identical(sent[[1]]$body, list(
-    dataset = id, model = list(family = "logistic", formula = "cured ~ dose"),
+    dataset = id, model = list(formula = "cured ~ dose", family = "logistic"),
     privacy = list(epsilon = 1, delta = 1e-6)
+  ))
+})
+
+test_that("the service reads the family off a response of two columns", {
+  sent <- posted({
+    dp_plan(Surv(dose, cured) ~ 1, id, 1)
+    dp_plan(cbind(dose, dose) ~ 1, id, 1)
+    dp_plan(dose | trials(10) ~ 1, id, 1)
+  })
+  expect_identical(lapply(sent, function(one) one$body$model), list(
+    list(formula = "Surv(dose, cured) ~ 1"), list(formula = "cbind(dose, dose) ~ 1"),
+    list(formula = "dose | trials(10) ~ 1")
   ))
 })
 
@@ -57,7 +69,7 @@ test_that("options become members of the body", {
   expect_identical(sent[[1]]$headers[["Idempotency-Key"]], "mine")
   expect_identical(sent[[1]]$body, list(
     dataset = id,
-    model = list(family = "binomial", formula = "cured ~ dose",
+    model = list(formula = "cured ~ dose", family = "binomial",
                  prior = list(dose = list(kind = "normal", scale = 1)), weights = "copies",
                  options = list(variances = list(1, 2))),
     privacy = list(epsilon = list(up_to = 4, until = "reliable"), delta = 1e-7, max_rows = 2),

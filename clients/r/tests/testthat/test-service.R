@@ -153,7 +153,7 @@ test_that("formulas arrive as they are meant", {
     list(cured ~ (age + dose + kind)^2, NULL), list(cured ~ relevel(kind, ref = "b"), NULL),
     list(cured ~ factor(kind) + age:kind, NULL), list(cured ~ -1 + age, "age"),
     list(cured ~ 0 + kind, NULL), list(cured ~ . - age, NULL), list(cured ~ day, NULL),
-    list(cured ~ age + offset(log(age)), NULL)
+    list(cured ~ age + offset(log(age)), NULL), list(cured ~ age + (1 | kind), NULL)
   )
   for (one in wanted) {
     plan <- dp_plan(one[[1]], "clinic", epsilon = 1, family = "logistic")
@@ -162,6 +162,8 @@ test_that("formulas arrive as they are meant", {
       expect_match(unlist(plan$parameters), paste0("^(", paste(one[[2]], collapse = "|"), ")$"))
     }
   }
+  hazard <- dp_plan(Surv(age, cured) ~ dose, "clinic", epsilon = 1)
+  expect_identical(unlist(hazard$parameters), c("Intercept", "dose"))
   crossed <- dp_plan(cured ~ age:dose, "clinic", epsilon = 1, family = "logistic")
   expect_length(crossed$parameters, 2L)
 })
