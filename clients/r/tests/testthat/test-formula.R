@@ -11,7 +11,7 @@ carried_formulas <- list(
   list(y ~ . - a, "y ~ . - a"),
   list(y ~ x + (1 | g), "y ~ x + (1 | g)"),
   list(cases | trials(a + b) ~ x, "cases | trials(a + b) ~ x"),
-  list(survival::Surv(days / 7, died) ~ x, "Surv(days / 7, died) ~ x"),
+  list(stats::as.formula("survival::Surv(days / 7, died) ~ x"), "Surv(days / 7, died) ~ x"),
   list(~ a + b, "~ a + b"),
   list(y ~ relevel(g, ref = "b"), "y ~ relevel(g, ref=\"b\")"),
   list(y ~ C(g, ref = "it\"s"), "y ~ C(g, ref='it\"s')"),
