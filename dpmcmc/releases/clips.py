@@ -28,9 +28,8 @@ CURVES = np.array([1.5, 3.0, 6.0, 12.0, 40.0])
 # of the precision of layers, of the three kinds
 PARTS = (0.6, 0.1, 0.3)
 # of what a clip leaves out, how much points the same way: .05 to .65 of 22 real data sets where
-# their clips lie. More made results wider than their errors were: see experiments/README.md
-# Rows that the reach alone tells of lie at one far end, and hang together more than those
-ONE_SIDED, LUMP_ONE_SIDED = 0.5, 0.9
+# their clips lie; what is chosen by, and what is allowed for
+ONE_SIDED, ALLOWED = 0.6, 0.8
 CLEAR_SDS, DECAY = 3.0, 3.0  # of a layer; power of the length by which rows beyond it fall
 SQUARES_DECAY = 1.02  # and of squared residuals, at least: slower ones have no mean square
 # of what noise hides of them, what is taken to be there, over its mean, and the sd, over the most
@@ -53,7 +52,7 @@ WORST_CURVE_NOISE = 0.15  # and for the cap that is taken
 # of what may be unseen, where a clip is taken for it; by how many times the sd may then be wider,
 # and where a likelihood is no quadratic: wide ones of it are unreliable for that. See
 # experiments/wider_clips.py
-NEARLY, MOST_WIDER, MOST_WIDER_BENT = 0.9, 2.0, 1.3
+NEARLY, MOST_WIDER, MOST_WIDER_BENT = 0.75, 2.0, 1.3
 MINUS_PART = 1.0 / 3.0  # of the clip of a curvature, that of what it has below zero
 CUT_WEIGHT = 1.5  # of a mean curvature that is cut, which one direction may have most of
 
@@ -131,19 +130,18 @@ class RowLayers:
     rows: float
     reach: Reach | None = None
 
-    def left(self, clips: Floats) -> Floats:
-        """Return the sd (m,) of what clips (m,) of scores leave out of a coefficient's score.
+    def left(self, clips: Floats) -> tuple[Floats, Floats]:
+        """Return means and sds (m,) of what clips (m,) of scores leave out.
 
         More than layers say only where the reach says so beyond its noise.
         """
         beyond, doubt = self.scores.beyond(clips), self.scores.doubt(clips)
         if self.reach is None:
-            return ONE_SIDED * np.hypot(beyond, doubt)
+            return beyond, doubt
         first = self.reach.first
         within = self.scores.beyond(np.array([first])) - beyond
         seen, unsure = self.reach.left(within, self.scores.within(first, clips)[1])
-        lump = np.maximum(seen - CLEAR_SDS * unsure - beyond, 0.0)
-        return np.hypot(ONE_SIDED * np.hypot(beyond, doubt), LUMP_ONE_SIDED * lump)
+        return np.maximum(beyond, seen - CLEAR_SDS * unsure), doubt
 
     def unseen(self, clips: Floats) -> Floats:
         """Return (m,) what clips (m,) of scores may leave out, as far as noise lets it."""
@@ -396,7 +394,7 @@ def choose(
     each = 2.0 * math.sqrt(size / (layers.rows * parts[0])) * pooled
     first, last = layers.scores.ends[[0, -1]]
     tried = np.geomspace(min(max(first, least), last), last, NUM_TRIED)
-    left = layers.left(tried)
+    left = ONE_SIDED * np.hypot(*layers.left(tried))
     unseen = layers.unseen(tried)
     own = max(1.0, layers.scores.squared())
     variance = (each * tried) ** 2 + left**2 * layers.rows
@@ -404,7 +402,7 @@ def choose(
     k = _best(variance, unseen**2 * layers.rows, own, most_wider)
     clips = Clips(
         *(size, parts, float(tried[k]), most),
-        *(float(left[k]), float(unseen[k]), lost),
+        *(float(left[k]) * ALLOWED / ONE_SIDED, float(unseen[k]), lost),
         minus=minus,
     )
     if layers.squares is None:

@@ -221,9 +221,9 @@ ROUNDING_MARGIN = 1.0 - 2.0**-40  # of mu^2: rounding of what follows costs noth
 WHITENING_SHARE = 0.05  # share of mu^2;
 NEAR_SHARES = (0.38, 0.42)  # of the near iterates. The far ones share what is left
 # where the model is asked for: of the layers by which near scores are clipped, and of these
-LAYERS_SHARE, ASKED_SHARES = 0.15, (0.20, 0.51)
+LAYERS_SHARE, ASKED_SHARES = 0.12, (0.20, 0.51)
 # of the near looks of later rounds, for which the mode is found already
-LATER_SHARES, LATER_ASKED_SHARES = (0.40, 0.60), (LAYERS_SHARE, 0.29, 0.56)
+LATER_SHARES, LATER_ASKED_SHARES = (0.40, 0.60), (LAYERS_SHARE, 0.30, 0.58)
 
 
 def shares(num_far: int, paid: bool = False, *, asked: bool = False) -> tuple[float, ...]:

@@ -36,7 +36,7 @@ MOST_PART, LEAST_PART = 0.5, 0.02
 # sds of noise, beyond which more is excluded, and sds that where nothing is hidden what is excluded
 # is to lie below what a result may be off by; that, in posterior sds of a coefficient; and the
 # posterior sd over the one without privacy, about
-EXCLUDED, MARGIN, HARMLESS, USUAL_WIDTH = 2.0, 1.5, 4.0, 1.1
+EXCLUDED, MARGIN, HARMLESS, USUAL_WIDTH = 3.0, 1.5, 4.0, 1.1
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def test_noise_does_not_hide_a_tail_from_the_choice():
         chosen.append(np.median([clip.length for clip in some]))
     assert chosen[1] > 1.3 * chosen[0]
     left = [clip.left / float(np.maximum(tail - clip.length, 0.0).mean()) for clip in some]
-    assert np.median(left) > 0.5 * clips.ONE_SIDED  # of the last tail, which clips do reach
+    assert np.median(left) > 0.4  # of the last tail, which clips do reach
 
 
 @pytest.mark.parametrize("z", [0.3, 1.0, 25.0])
@@ -195,10 +195,10 @@ def test_a_lump_that_is_seen_moves_the_clip_out():
     assert some.left > plain.left
 
 
-def test_nothing_is_excluded_by_less_than_two_sds():
+def test_nothing_is_excluded_by_less_than_three_sds():
     told = Reach(2.1, 10.0, 0.0, 1e-3)
     most = told.most(np.array([2.1, 6.05, 10.0]), np.zeros(3), np.zeros(3))
-    assert most == pytest.approx([2e-3 * 7.9, 2e-3 * 3.95, 0.0])
+    assert most == pytest.approx([3e-3 * 7.9, 3e-3 * 3.95, 0.0])
 
 
 def test_how_far_a_score_can_be_follows_from_public_ends_and_released_numbers():
