@@ -350,6 +350,8 @@ REAL_CLIPS = {
 }
 # n mu^2 for each coefficient over the least, from which on nine of ten such results are reliable
 PLANNED_INFORMATION = {"identity": 1.6, "logit": 2.0, "log": 5.0, "softmax": 6.6}
+# where the sd is in proportion to the mean: few responses far above it may move the answer
+PLANNED_PROPORTIONAL = 200.0
 # and residuals of real counts over those of Poisson ones
 USUAL_DISPERSION = 2.2
 
@@ -621,7 +623,11 @@ def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) 
     """Return whether a reliable result is not to be expected of nine jobs in ten."""
     asked = options.estimand == "model"
     real = asked and not facts.assumptions.guess.longest
-    more = PLANNED_INFORMATION[FAMILIES[facts.family].link] if real else 1.0
+    family = FAMILIES[facts.family]
+    more = (
+        PLANNED_PROPORTIONAL if family.variance.proportional else PLANNED_INFORMATION[family.link]
+    )
+    more = more if real else 1.0
     if facts.groups:
         link, rows = FAMILIES[facts.family].link, facts.assumptions.rows
         if grouped.hidden(facts.groups, rows, noise_multiplier, link):
