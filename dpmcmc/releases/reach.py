@@ -27,8 +27,8 @@ FARTHEST = 400.0  # mean lengths: scores beyond that count as that far
 MOST_SPREAD = 4.0  # variance of predictors, by which a mean count is more than that of a mean row
 MOST_OF_SCALE = 4.0  # mean lengths of a score of a log scale, that are not clipped
 MOST_LOOSE = 10  # columns, of which all corners of their bounds are looked at
-# sds of predictors, by which a row's mean is below that of a mean row where its response is farthest
-# off in parts of its mean: wages of few rows far below the mean moved reliable answers by 3 sds
+# sds of predictors, by which a row's mean is below that of a mean row where its response is far off
+# in parts of its mean: wages far above a small mean moved reliable answers by 3 sds
 LOW_SDS = 0.8
 LEAST_RATE, LEAST_SHARE = 1e-3, 1e-6  # mean count, and share of a response
 # residual sd of counts over that of the model, below which their tail is taken for the model's, and
