@@ -1,4 +1,4 @@
-"""What looks at groups of rows release: score and curvature in the shape of an arrow, in one event.
+"""What steps at groups of rows release: score and curvature in the shape of an arrow, in one event.
 
 Each row is in one cell at most. Its score is psi u and its curvature w u u^T, where u has the row's
 d covariates and, in the place of its cell, a number. Most of the curvature of all rows is then 0

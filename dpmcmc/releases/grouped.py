@@ -1,6 +1,6 @@
-"""Looks at coefficients and groups together: how `noisy_quadratic` releases `y ~ x + (1 | ward)`.
+"""Steps at coefficients and groups together: how `noisy_quadratic` releases `y ~ x + (1 | ward)`.
 
-A first path finds coefficients and their coordinates without groups. Each joint look then releases
+A first path finds coefficients and their coordinates without groups. Each joint step then releases
 the score and the arrow-shaped curvature of coefficients and groups at one place. The first ones
 find the place; the posterior is that given the last. Every decision here is a function of public
 facts and of released numbers. Proof: docs/proofs/noisy_quadratic.md, section 7.
@@ -21,13 +21,13 @@ from dpmcmc.releases import newton_path
 from dpmcmc.releases.grouped_posterior import Arrow, Part
 
 BLOCK_ROWS = 8192
-# parts of mu^2: of the path without groups, of the joint looks that find the place, of the last
+# parts of mu^2: of the path without groups, of the joint steps that find the place, of the last
 FIRST_SHARE, FAR_SHARE, LAST_SHARE = 0.25, 0.20, 0.55
-FEW_LOOKS, MANY_LOOKS, MOST_LOOKS = 2, 5, 12  # joint looks before the last
+FEW_STEPS, MANY_STEPS, MOST_STEPS = 2, 5, 12  # joint steps before the last
 # sds of groups that plans expect, over what one row tells, by the link of the family
 USUAL_SDS = {"identity": 0.5, "logit": 0.25, "log": 0.5}
 GENEROUS = 1e5  # n mu^2 for each number, from which their noise is next to nothing
-# of a joint look: score, curvature, square, lengths, number of rows where that is private
+# of a joint step: score, curvature, square, lengths, number of rows where that is private
 FAR_PARTS = (0.52, 0.22, 0.08, 0.16, 0.02)
 LAST_PARTS = (0.64, 0.26, 0.08, 0.0, 0.02)
 OWN = 2.0  # squared length of a cell in a row over that of a covariate, times their number
@@ -40,7 +40,7 @@ LENGTHS = np.asarray(1.5 * 2.0 ** (0.5 * np.arange(12)), np.float64)
 CLEAR = 2.0  # sds of noise, below which a count is taken from the one before
 FALLS = 3.0  # a count that noise hides falls with this power of the length
 ONE_SIDED, ONE_SIDED_CELL = 0.5, 0.25  # part of what is cut off that points the same way
-LARGEST_MOVE = 2.5  # of an effect in one look, where a likelihood is not quadratic
+LARGEST_MOVE = 2.5  # of an effect in one step, where a likelihood is not quadratic
 LEAST_SPREAD, MOST_SPREAD = 1e-9, 1.5  # sd of predictors, that slopes and means are averaged over
 LEAST_WEIGHT, MOST_WEIGHT = 0.02, 50.0  # of a row's usual slope, times that at the start
 
@@ -82,9 +82,9 @@ class GroupedRows:
     counted: Floats | None
 
 
-def usual_looks(cells: int, rows: int, noise_multiplier: float) -> int:
-    """Return the number of joint looks before the last, from public facts."""
-    return MANY_LOOKS if rows / noise_multiplier**2 / cells > GENEROUS else FEW_LOOKS
+def usual_steps(cells: int, rows: int, noise_multiplier: float) -> int:
+    """Return the number of joint steps before the last, from public facts."""
+    return MANY_STEPS if rows / noise_multiplier**2 / cells > GENEROUS else FEW_STEPS
 
 
 def hidden(cells: int, rows: int, z: float, link: str) -> bool:
@@ -99,26 +99,26 @@ def hidden(cells: int, rows: int, z: float, link: str) -> bool:
     return USUAL_SDS[link] ** 2 * each**2 / (each + noise**2) < 1.0
 
 
-def multipliers(z: float, looks: int) -> tuple[float, float, float]:
-    """Return noise multipliers: of the first path, of each look before the last, and of that."""
+def multipliers(z: float, steps: int) -> tuple[float, float, float]:
+    """Return noise multipliers: of the first path, of each step before the last, and of that."""
     margin = newton_path.ROUNDING_MARGIN
-    parts = FIRST_SHARE, FAR_SHARE / looks, LAST_SHARE
+    parts = FIRST_SHARE, FAR_SHARE / steps, LAST_SHARE
     first, far, last = (z / math.sqrt(margin * part) for part in parts)
     return first, far, last
 
 
-def event(z: float, first: Event, looks: int) -> Event:
+def event(z: float, first: Event, steps: int) -> Event:
     """Return all that happens to rows. first: the event of the path at its noise multiplier.
 
     Proof: docs/proofs/noisy_quadratic.md, section 7.
     """
-    _, far, last = multipliers(z, looks)
-    return Compose((first, Repeat(Gaussian(far), looks), Gaussian(last)))
+    _, far, last = multipliers(z, steps)
+    return Compose((first, Repeat(Gaussian(far), steps), Gaussian(last)))
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a joint look is made, and in which coordinates.
+    """Where a joint step is made, and in which coordinates.
 
     coefficients: (d,). effects: (g,). root: (d, d): coefficients are moved by root @ u. unit: root
     of the usual slope of a row. scale: of residuals. spread: (g,) posterior sds of the predictor of
@@ -144,7 +144,7 @@ class Place:
 
 
 def begun(first: First, cells: int, slope: float) -> Place:
-    """Return where joint looks begin. slope: of a row where nothing is known of it.
+    """Return where joint steps begin. slope: of a row where nothing is known of it.
 
     Covariates are measured from their means, weighted by slopes, and made round.
     """
@@ -170,7 +170,7 @@ def _cut_of(rows: float, z: float) -> float:
 
 
 def _blocks(rows: GroupedRows, place: Place, cut: float) -> Iterator[ArrowBlock]:
-    """Yield the rows as a joint look sees them."""
+    """Yield the rows as a joint step sees them."""
     n = rows.x.shape[1]
     for at in range(0, n, BLOCK_ROWS):
         here = slice(at, min(at + BLOCK_ROWS, n))
@@ -192,7 +192,7 @@ def _blocks(rows: GroupedRows, place: Place, cut: float) -> Iterator[ArrowBlock]
         )
 
 
-def _looked(
+def _joint_step(
     rows: GroupedRows,
     place: Place,
     clip: float,
@@ -201,7 +201,7 @@ def _looked(
     *,
     last: bool,
 ) -> ArrowSums:
-    """Return what one joint look releases. Privacy: Gaussian(z)."""
+    """Return what one joint step releases. Privacy: Gaussian(z)."""
     d, cells = len(place.coefficients), rows.groups.count
     parts = list(LAST_PARTS if last else FAR_PARTS)
     if rows.counted is None:
@@ -246,7 +246,7 @@ def _cut(sums: ArrowSums) -> Floats:
 
 
 def _chosen(sums: ArrowSums, z: float, d: int) -> tuple[float, float]:
-    """Return the clip of the last look, and what it leaves out of a mean row, in mean lengths.
+    """Return the clip of the last step, and what it leaves out of a mean row, in mean lengths.
 
     The least sum of the squares of noise and of what may be lost. z: of its scores.
     """
@@ -263,7 +263,7 @@ def _stored(
     left: float,
     z: float,
 ) -> Arrow:
-    """Return a look as it is stored. left: of a mean row's score, in mean lengths."""
+    """Return a step as it is stored. left: of a mean row's score, in mean lengths."""
     d, own, double = len(place.coefficients), place.own, math.sqrt(2.0)
     curve, scaled = sums.curvature_sd, rows.family.quadratic and not rows.fixed
     sds = (sums.score_sd, sums.score_sd / own, curve, curve / (double * own), curve / own**2)
@@ -301,7 +301,7 @@ def _stored(
 
 
 def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
-    """Return where the next look is made: the posterior mean by this one, prior and noise known."""
+    """Return where the next step is made: the posterior mean by this one, prior and noise known."""
     d = len(place.coefficients)
     times = arrow.dispersion(*rows.prior)
     if not arrow.scaled:
@@ -331,7 +331,7 @@ def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
 def _spread(covariance: Floats, d: int, unit: float) -> Floats:
     """Return (g,) posterior sds of the predictor of a usual row of each group.
 
-    Of the error of a look's posterior mean, at which the next one is: what is not linear in it
+    Of the error of a step's posterior mean, at which the next one is: what is not linear in it
     would else move coefficients.
     """
     variances = np.diag(covariance)[d:] + covariance[0, 0] / unit**2
@@ -343,20 +343,20 @@ def released(
     rows: GroupedRows,
     first: First,
     slope: float,
-    looks: int,
+    steps: int,
     z: float,
     random: RandomSource,
 ) -> Arrow:
-    """Return what is stored of all joint looks. Never raises on rows.
+    """Return what is stored of all joint steps. Never raises on rows.
 
     Privacy: that of `event` but the first path, which released `first`. slope: see begun.
     """
-    _, far, last = multipliers(z, looks)
+    _, far, last = multipliers(z, steps)
     place = begun(first, rows.groups.count, slope)
     clip, left = FAR_CLIP, 0.0
-    for _ in range(looks):
-        sums = _looked(rows, place, FAR_CLIP, far, random, last=False)
+    for _ in range(steps):
+        sums = _joint_step(rows, place, FAR_CLIP, far, random, last=False)
         clip, left = _chosen(sums, last / math.sqrt(LAST_PARTS[0]), len(first.place))
         place = _moved(rows, _stored(rows, place, sums, left, z), place)
-    sums = _looked(rows, place, clip, last, random, last=True)
+    sums = _joint_step(rows, place, clip, last, random, last=True)
     return _stored(rows, place, sums, left, z)

@@ -19,12 +19,13 @@ from dpmcmc.releases.base import Fault
 Floats = NDArray[np.float64]
 # curvatures that draws are mixed over: of few coefficients, and at least
 MIXTURE, LEAST_MIXTURE, MANY = 400, 40, 20
-GRID = 120  # sds of effects that are looked at
+GRID = 120  # sds of effects that are tried
 LEAST_SD, MOST_SD, MOST_SD_OF_T = 1e-3, 5.0, 60.0  # of them, over the prior's scale
 FLAT, LEAST_NOISE = 1e-4, 1e-3  # part of the rows' curvature; variance of a score's noise
 PARTS = 200  # of the mixture of coefficients
 LEAST_LEFT = 0.05  # of a mean square, what is left when distances are taken off
-# where a likelihood is not quadratic, changes of a predictor in the last look, root mean square
+MANY_HIDDEN = 0.25  # of groups: noise then says which part of a coefficient is within them
+# where a likelihood is not quadratic, changes of a predictor in the last step, root mean square
 MAX_LAST_STEP = 0.5
 MAX_CURVATURE_NOISE = 0.5  # of covariates, over the curvature
 MAX_LEFT = 1.5  # sds of a coefficient that clips may have moved it by
@@ -41,7 +42,7 @@ LEAST_SEEN = 3  # groups that stand out, or nothing is told of how much groups d
 class Arrow:
     """A stored release. d coefficients, g groups. Positions are as those of a linear predictor.
 
-    place: (d,) coefficients, effects: (g,): where rows were looked at. root: (d, d), coefficients
+    place: (d,) coefficients, effects: (g,): where rows were evaluated. root: (d, d), coefficients
     are place + root @ u. score, cell_score: (d,) by u, (g,). curvature: (d, d), border: (d, g),
     cell_curvature: (g,). sds: of the noise of these five, in this order. unit: of the first u, as
     the intercept is that times it. left: sds of what clips leave out of a number of score and of
@@ -271,7 +272,7 @@ class Part:
         return float(self.weights @ self.grid)
 
     def moments(self, sd: float) -> tuple[Floats, Floats]:
-        """Return mean (p,) of moves from where rows were looked at, and covariance (p, p)."""
+        """Return mean (p,) of moves from where rows were evaluated, and covariance (p, p)."""
         arrow, d = self.arrow, len(self.arrow.place)
         known = sd * sd / (1.0 + sd * sd * self.values)
         effects = self.vectors @ (known * self.turned) - arrow.effects
@@ -398,7 +399,7 @@ class GroupedMixture:
     def _log_scales(self, part: Part, away: Floats, random: RandomSource) -> Floats:
         """Return log scales (n,): of the mean square, what lies between here and there taken off.
 
-        away: (n, p) of where rows were looked at.
+        away: (n, p) of where rows were evaluated.
         """
         release, (mean, precision) = self.release, self.last or (0.0, 1.0)
         explained = np.einsum("np,np->n", away @ part.curve, away) / release.rows
@@ -448,6 +449,11 @@ def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judgement:
             f"{hidden} of {g} groups have too few rows beside the noise: they are shrunk to the"
             " mean of all"
         )
+        if d > 1 and hidden >= MANY_HIDDEN * g:
+            remarks += (
+                ", and where groups and covariates go together, coefficients are nearer to those of"
+                " a model without groups"
+            )
     fault, sentence, more = _fault(arrow, curve, step, rows_own, g - hidden)
     return Judgement(not fault, share, sentence, fault, more, remarks)
 
@@ -457,7 +463,7 @@ def _fault(
 ) -> tuple[Fault, str, float | None]:
     """Return what is wrong in one word and in words, and how many times less noise would mend it.
 
-    step: (p,), from where rows were looked at last. variances: (p,) of scores of rows. seen: groups
+    step: (p,), from where rows were evaluated last. variances: (p,) of scores of rows. seen: groups
     that stand out of the noise.
     """
     d, g = arrow.size

@@ -467,12 +467,12 @@ def _largest_slope(family: Family, classes: int, most: float) -> float:
 def event(options: NoisyQuadraticOptions, noise_multiplier: float, rows: int) -> Event:
     """Return all iterates and the whitening. Proof: docs/proofs/noisy_quadratic.md."""
     num_far, asked = options.num_far or NUM_FAR, options.estimand == "model"
-    looks, z = options.num_joint, noise_multiplier
-    first = z if looks is None else grouped.multipliers(z, looks)[0]
+    steps, z = options.num_joint, noise_multiplier
+    first = z if steps is None else grouped.multipliers(z, steps)[0]
     path = newton_path.event(
         first, num_far, paid=options.paid, asked=asked, rounds=options.rounds or 1
     )
-    return path if looks is None else grouped.event(z, path, looks)
+    return path if steps is None else grouped.event(z, path, steps)
 
 
 def usual_far(family: str) -> int:
@@ -489,7 +489,7 @@ def settle(
     """Return options with nothing left open but the numbers of draws. Raises SpecError."""
     num_far, estimand = options.num_far, options.estimand or DEFAULT_ESTIMAND
     options = replace(options, estimand=estimand)
-    options = replace(options, num_joint=_joint_looks(options, facts, noise_multiplier))
+    options = replace(options, num_joint=_joint_steps(options, facts, noise_multiplier))
     options = replace(options, rounds=_rounds(options, facts, noise_multiplier))
     first = newton_path.round_multipliers(noise_multiplier, options.rounds or 1)[0]
     if num_far is None:
@@ -515,16 +515,16 @@ def settle(
     return replace(options, num_far=num_far)
 
 
-def _joint_looks(
+def _joint_steps(
     options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float
 ) -> int | None:
-    """Return the number of joint looks before the last; None of a model without groups.
+    """Return the number of joint steps before the last; None of a model without groups.
 
     Raises SpecError on what models with groups cannot have.
     """
-    looks, field = options.num_joint, "/sampler/num_joint"
+    steps, field = options.num_joint, "/sampler/num_joint"
     if not facts.groups:
-        if looks is not None:
+        if steps is not None:
             raise SpecError(field, "is of models with groups, such as (1 | ward): leave it out")
         return None
     if options.rounds is not None:
@@ -544,12 +544,12 @@ def _joint_looks(
             f" {MOST_COEFFICIENTS} are released together: take coarser groups"
         )
         raise SpecError("/model/formula", message)
-    if looks is None:
+    if steps is None:
         cells = facts.groups + len(facts.prior)
-        looks = grouped.usual_looks(cells, facts.assumptions.rows, noise_multiplier)
-    if type(looks) is not int or not 1 <= looks <= grouped.MOST_LOOKS:
-        raise SpecError(field, f"must be a whole number between 1 and {grouped.MOST_LOOKS}")
-    return looks
+        steps = grouped.usual_steps(cells, facts.assumptions.rows, noise_multiplier)
+    if type(steps) is not int or not 1 <= steps <= grouped.MOST_STEPS:
+        raise SpecError(field, f"must be a whole number between 1 and {grouped.MOST_STEPS}")
+    return steps
 
 
 def _rounds(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> int | None:
@@ -890,9 +890,9 @@ def _grouped(
     noise_multiplier: float,
     random: RandomSource,
 ) -> GroupedMixture:
-    """Return the posterior of a model with groups: a path without them, then joint looks."""
-    looks, d = options.num_joint or 1, len(rows.x)
-    first_multiplier = grouped.multipliers(noise_multiplier, looks)[0]
+    """Return the posterior of a model with groups: a path without them, then joint steps."""
+    steps, d = options.num_joint or 1, len(rows.x)
+    first_multiplier = grouped.multipliers(noise_multiplier, steps)[0]
     alone = replace(rows, may_stop=False, groups=None)
     quadratic = released(alone, max_row_norm, options, first_multiplier, random)
     prior = rows.prior_mean[:d], rows.prior[:d]
@@ -905,7 +905,7 @@ def _grouped(
         rows.family, rows.x, rows.y, groups, prior, rows.fixed, rows.tempering, rows.counted
     )
     slope = first_slope(rows.family) / scale**2
-    arrow = grouped.released(opened_rows, first, slope, looks, noise_multiplier, random)
+    arrow = grouped.released(opened_rows, first, slope, steps, noise_multiplier, random)
     return arrow.posterior(rows.prior_mean, rows.prior, random)
 
 

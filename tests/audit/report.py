@@ -171,7 +171,7 @@ ATTAINABLE = {
 # why no row of a model reaches what is charged, by place
 LOOSE = {
     "mechanisms.arrow_sums:release for releases.grouped": (
-        "The charge is loose for rows of a model: the event of a joint look pays for a score, a"
+        "The charge is loose for rows of a model: the event of a joint step pays for a score, a"
         " matrix and numbers as if one row could be the worst in all of them at once. Of two rows"
         " in one group with the same covariates the scores turn round, which is all of their part,"
         " and the matrices and squares are the same. Matrices that turn by a right angle reach all"

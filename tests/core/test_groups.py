@@ -198,7 +198,7 @@ def moved_by(one, other, caps, size=(2, 5), rows=1000):
     return float(np.linalg.norm(grid * (first - second) * weights))
 
 
-def test_no_replaced_row_moves_a_joint_look_by_more_than_it_is_charged():
+def test_no_replaced_row_moves_a_joint_step_by_more_than_it_is_charged():
     rng, caps = np.random.default_rng(1), caps_of((0.5, 0.3, 0.1, 0.08, 0.02))
     most = 0.0
     for _ in range(2000):
@@ -234,7 +234,7 @@ def test_a_row_that_moves_to_another_group_attains_what_a_matrix_is_charged():
     assert moved_by(one, same, caps) == 0.0
 
 
-def test_a_joint_look_adds_up_what_rows_say_where_nothing_is_cut():
+def test_a_joint_step_adds_up_what_rows_say_where_nothing_is_cut():
     rng, n = np.random.default_rng(2), 300
     x, cells = rng.normal(0, 1, (2, n)), rng.integers(0, 5, n)
     psi, slope, square = rng.normal(0, 1, n), rng.random(n), rng.random(n)
