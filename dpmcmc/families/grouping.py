@@ -5,6 +5,7 @@ prior of effects is normal with that sd, whose own prior is half normal.
 """
 
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from dpmcmc.inputs.spec import JobSpec, ModelSpec
 def with_groups(family: Model) -> Model:
     """Return a family that knows designs with groups, or refuses them where it has none."""
 
+    @wraps(family.check)  # whose module describes the family
     def check(design: Design, model: ModelSpec) -> None:
         if design.grouping is not None and family.group_sd is None:
             message = (
