@@ -18,7 +18,7 @@ from dpmcmc import CategoryColumn, ModelSpec, NumberColumn, Schema, sample
 from experiments.baselines import DELTA
 from experiments.calibration import LEVEL, code_version
 from experiments.real_data import HOUSE, PUPIL, RIDES, WAGE, made, read
-from experiments.reporting import add_row, rows_of
+from experiments.reporting import add_missing, rows_of, table_of_cells
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 COLUMNS = (
@@ -197,29 +197,6 @@ def measured(name, epsilon, runs):
     return row
 
 
-def table(rows):
-    """The table as Markdown."""
-    lines = [
-        "| cell | rows, coefficients | " + " | ".join(f"epsilon {e:g}" for e in EPSILONS) + " |",
-        "|---|---|" + "---|" * len(EPSILONS),
-    ]
-    for name in dict.fromkeys(row["cell"] for row in rows):
-        here = {float(row["epsilon"]): row for row in rows if row["cell"] == name}
-        if set(here) < set(EPSILONS):
-            continue
-        cells = [
-            f"{row['width']}, {row['truth'] or row['held']}, {row['worst']}, {row['reliable']}"
-            f" of {row['runs']}"
-            if int(row["reliable"])
-            else f"none of {row['runs']}"
-            for row in (here[epsilon] for epsilon in EPSILONS)
-        ]
-        one = here[EPSILONS[0]]
-        size = f"{int(one['rows']):,}, {one['coefficients']}"
-        lines.append(f"| {name} | {size} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 def main(words=None):
     """Add what is missing, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -227,16 +204,23 @@ def main(words=None):
     parser.add_argument("--cells", nargs="*", default=[*SIMULATED, *FOUND])
     parser.add_argument("--output", type=Path, default=DATA, help="the CSV; rows in it are kept")
     choice = parser.parse_args(words)
-    there = {(row["cell"], float(row["epsilon"])) for row in rows_of(choice.output)}
-    for name in choice.cells:
-        for epsilon in EPSILONS:
-            if (name, epsilon) not in there:
-                row = measured(name, epsilon, choice.runs)
-                add_row(choice.output, COLUMNS, row)
-                print(" ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+
+    def run(name, epsilon):
+        return [measured(name, epsilon, choice.runs)]
+
+    for row in add_missing(choice.output, COLUMNS, choice.cells, EPSILONS, run):
+        print(" ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     if choice.output == DATA:
         head, rest = TABLE.read_text().split(BEGIN)
-        whole = head + BEGIN + "\n" + table(rows_of(DATA)) + "\n" + END + rest.split(END)[1]
+        whole = (
+            head
+            + BEGIN
+            + "\n"
+            + table_of_cells(rows_of(DATA), EPSILONS)
+            + "\n"
+            + END
+            + rest.split(END)[1]
+        )
         TABLE.write_text(whole)
 
 

@@ -76,6 +76,29 @@ def add_missing(path, columns, cells, epsilons, measured):
                     yield row
 
 
+def table_of_cells(rows, epsilons):
+    """Markdown of cells by epsilon: width, what held, the worst, and how many are reliable."""
+    lines = [
+        "| cell | rows, coefficients | " + " | ".join(f"epsilon {e:g}" for e in epsilons) + " |",
+        "|---|---|" + "---|" * len(epsilons),
+    ]
+    for name in dict.fromkeys(row["cell"] for row in rows):
+        here = {float(row["epsilon"]): row for row in rows if row["cell"] == name}
+        if set(here) < set(epsilons):
+            continue
+        cells = [
+            f"{row['width']}, {row['truth'] or row['held']}, {row['worst']}, {row['reliable']}"
+            f" of {row['runs']}"
+            if int(row["reliable"])
+            else f"none of {row['runs']}"
+            for row in (here[epsilon] for epsilon in epsilons)
+        ]
+        one = here[epsilons[0]]
+        size = f"{int(one['rows']):,}, {one['coefficients']}"
+        lines.append(f"| {name} | {size} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def write_json(path, choice, settings, findings, seconds):
     """Write what was run, from which seed, with what, and what came out; and print it."""
     report = {

@@ -5,7 +5,9 @@ from dataclasses import asdict
 import numpy as np
 
 from dpmcmc.families import MODELS
+from dpmcmc.fit.local import sample
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
+from tests.sources import Seeded
 
 EXAMPLES = {name: model.example for name, model in MODELS.items()}
 FAMILIES = {
@@ -45,3 +47,12 @@ def people(rows, seed=1, most=8):
         "y": np.where(rng.random(rows) < 0.5, "yes", "no"),
         "g": rng.choice(["a", "b", "c"], rows),
     }
+
+
+def posterior(data, schema, model, seed, epsilon=1e6):
+    """A fit, and draws of its posterior in the units of the design."""
+    result = sample(
+        data, schema=schema, model=model, epsilon=epsilon, delta=1e-6, random=Seeded(seed),
+        accept_low_quality=True,
+    )  # fmt: skip
+    return result, result.release.posterior(random=Seeded(seed + 1), scale="design").draws

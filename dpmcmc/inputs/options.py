@@ -216,7 +216,7 @@ class NoisyQuadraticOptions:
     default is "model".
     rounds: of a job whose epsilon is {"up_to": 4, "until": "reliable"}, how often it may look
     whether its result is reliable, 1 to 5. num_joint: of a model with groups, Newton steps of
-    coefficients and groups together before the last look, 1 to 12.
+    coefficients and groups together before the last one, 1 to 12.
     """
 
     algorithm: Literal["noisy_quadratic"] = "noisy_quadratic"

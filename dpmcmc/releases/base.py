@@ -62,6 +62,18 @@ class Judgement(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A judgement that says no more than every one does. See Judgement."""
+
+    reliable: bool
+    privacy_share: float
+    sentence: str
+    fault: Fault = ""
+    more: float | None = None
+    remarks: str = ""
+
+
 class Stored(Protocol):
     """What a release leaves behind: posteriors under other priors, all of them free."""
 

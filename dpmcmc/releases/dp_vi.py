@@ -26,7 +26,7 @@ from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS, release_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import VARIATIONAL_GRADIENT
-from dpmcmc.releases.base import Facts, Fault, Normal, Release, prior_of
+from dpmcmc.releases.base import Facts, Judged, Normal, Release, prior_of
 from dpmcmc.releases.categories import within
 from dpmcmc.releases.quadratic_steps import shrunk
 from dpmcmc.releases.reach import across
@@ -187,19 +187,7 @@ class Variational:
         return Normal(self.place + self.root @ mode, self.root @ root, self)
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The verdict on a fit, a dpmcmc.releases.base.Judgement."""
-
-    reliable: bool
-    privacy_share: float
-    sentence: str
-    fault: Fault = ""
-    more: float | None = None
-    remarks: str = ""
-
-
-def judge(release: Variational, _: tuple[Floats, Floats] | None) -> Judgement:
+def judge(release: Variational, _: tuple[Floats, Floats] | None) -> Judged:
     """Judge a release by its own numbers: free."""
     values, vectors = np.linalg.eigh(release.slope)
     safe = np.maximum(values, max(release.edge, SMALLEST_DIVISOR))
@@ -210,22 +198,22 @@ def judge(release: Variational, _: tuple[Floats, Floats] | None) -> Judgement:
     width = math.sqrt((1.0 + float(np.mean(ratio))) / release.weight)
     if release.jump > 1.0 or away > min(MAX_LAST_STEP, math.sqrt(MAX_BEND * width)):
         sentence = "the last two rounds disagree, or were far apart: it has not converged"
-        return Judgement(False, share, sentence, "place")
+        return Judged(False, share, sentence, "place")
     least = min(MAX_SLOPE_NOISE * float(np.median(values)), float(values[0]))
     if release.edge > least:
         sentence = "with this budget the curvature does not stand out of the noise"
         more = release.edge / least if least > 0.0 else None
-        return Judgement(False, share, sentence, "noise", more)
+        return Judged(False, share, sentence, "noise", more)
     if release.longest > 1.0:
         sentence = (
             "within the declared bounds rows may have gradients so long that they were clipped,"
             " which moves coefficients and log_sigma where events are rare or residuals long"
         )
-        return Judgement(False, share, sentence, "method")
+        return Judged(False, share, sentence, "method")
     if release.mean_slope < LEAST_SLOPE:
         sentence = "so rare an event, or one so common, is not found by these gradients"
-        return Judgement(False, share, sentence, "method")
-    return Judgement(True, share, "")
+        return Judged(False, share, sentence, "method")
+    return Judged(True, share, "")
 
 
 NUM_FAR, LEAST_FAR, MOST_FAR = 8, 2, 20

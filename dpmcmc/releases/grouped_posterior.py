@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases.base import Fault
+from dpmcmc.releases.base import Fault, Judged
 
 Floats = NDArray[np.float64]
 # curvatures that draws are mixed over: of few coefficients, and at least
@@ -411,19 +411,7 @@ class GroupedMixture:
         return np.asarray(kept * logs + (1 - kept) * mean + math.sqrt(variance * kept) * normals)
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The verdict on a grouped release, a dpmcmc.releases.base.Judgement."""
-
-    reliable: bool
-    privacy_share: float
-    sentence: str
-    fault: Fault = ""
-    more: float | None = None
-    remarks: str = ""
-
-
-def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judgement:
+def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judged:
     """Judge a release by its own numbers: free. prior: of the job, or None: then it is flat."""
     d, g = arrow.size
     mean, precision = (arrow.place, np.full(d, 1e-12)) if prior is None else prior
@@ -455,7 +443,7 @@ def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judgement:
                 " a model without groups"
             )
     fault, sentence, more = _fault(arrow, curve, step, rows_own, g - hidden)
-    return Judgement(not fault, share, sentence, fault, more, remarks)
+    return Judged(not fault, share, sentence, fault, more, remarks)
 
 
 def _fault(

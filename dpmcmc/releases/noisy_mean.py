@@ -24,7 +24,7 @@ from dpmcmc.privacy.events import Compose, Event, Gaussian
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import NOISY_MEAN
 from dpmcmc.releases import noisy_mean_design as planning
-from dpmcmc.releases.base import Facts, Fault, Normal, Release, prior_of
+from dpmcmc.releases.base import Facts, Judged, Normal, Release, prior_of
 
 SIGNIFICANCE = 0.01  # probability of such a difference of two releases by noise alone
 COUNT_WEIGHT = 0.866  # of the sensitivity, that a row counts as: less than sqrt(3) / 2
@@ -158,32 +158,20 @@ class NoisyMean:
         return Normal(middle, np.diag(whole**-0.5), self)
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The verdict on a noisy mean, a dpmcmc.releases.base.Judgement."""
-
-    reliable: bool
-    privacy_share: float
-    sentence: str
-    fault: Fault = ""
-    more: float | None = None
-    remarks: str = ""
-
-
-def judge(release: NoisyMean, _: tuple[Floats, Floats] | None) -> Judgement:
+def judge(release: NoisyMean, _: tuple[Floats, Floats] | None) -> Judged:
     """Judge a release by its own numbers: free."""
     share = release.variance / (release.variance + 1.0 / release.weight)
     blurred = release.complete_sd > MAX_COUNT_NOISE * (release.complete or 0.0)
     if release.jump <= 1.0 and not blurred:
         remarks = of_complete(release.complete, release.complete_sd)
-        return Judgement(True, share, "", remarks=remarks)
+        return Judged(True, share, "", remarks=remarks)
     if blurred:
         sentence = "how many rows are complete does not stand out of the noise"
         most = MAX_COUNT_NOISE * (release.complete or 0.0)
         more = release.complete_sd / most if most > 0.0 else None
-        return Judgement(False, share, sentence, "noise", more)
+        return Judged(False, share, sentence, "noise", more)
     sentence = "the released means disagree: rows vary more than their variances were declared to"
-    return Judgement(False, share, sentence, "variances")
+    return Judged(False, share, sentence, "variances")
 
 
 def of_complete(rows: float | None, sd: float) -> str:

@@ -27,7 +27,7 @@ from dpmcmc.inputs.spec import JobSpec, ModelSpec
 from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases.base import Facts, Fault, Release, Stored, prior_of
+from dpmcmc.releases.base import Facts, Fault, Judged, Release, Stored, prior_of
 from dpmcmc.releases.regression import mixtures, statistics
 from dpmcmc.releases.regression.fixed import nearest
 from dpmcmc.releases.regression.mixtures import (
@@ -194,19 +194,7 @@ class Sums:
         return Conditional(made, self.start, self.known, replace(self, found=fitted))
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The verdict on noisy sums, a dpmcmc.releases.base.Judgement."""
-
-    reliable: bool
-    privacy_share: float
-    sentence: str
-    fault: Fault = ""
-    more: float | None = None
-    remarks: str = ""
-
-
-def judge(release: Sums, _: tuple[Floats, Floats] | None) -> Judgement:
+def judge(release: Sums, _: tuple[Floats, Floats] | None) -> Judged:
     """Judge a release by its own numbers: free."""
     theta, r_hat = np.array(release.found[0]), release.found[1]
     total = release.noisy.total
@@ -219,9 +207,9 @@ def judge(release: Sums, _: tuple[Floats, Floats] | None) -> Judgement:
     share = float(np.mean(more / (own + more)))
     problem, fault, times = _problem(release, theta, own + more, vectors, values, r_hat)
     if problem:
-        return Judgement(False, share, problem, fault, times)
+        return Judged(False, share, problem, fault, times)
     remarks = "the sums stand out of their noise; intervals include it"
-    return Judgement(True, share, "", remarks=remarks)
+    return Judged(True, share, "", remarks=remarks)
 
 
 def _problem(

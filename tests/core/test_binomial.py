@@ -8,11 +8,11 @@ from scipy.special import expit
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families.binomial import Binomial
 from dpmcmc.families.scores.base import UNCUT, Evaluation
-from dpmcmc.fit.local import sample
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
 from dpmcmc.planner import plan
+from tests.cases import posterior
 from tests.sources import Seeded
 
 ROWS, TRUTH = 3000, np.array([-1.0, 0.6, 0.8])
@@ -68,14 +68,6 @@ def fitted(x, cases, n, weight=1.0, offset=0.0):
     return theta, np.sqrt(np.diag(back @ scores @ scores.T @ back))
 
 
-def posterior(data, model, seed, epsilon=1e6, schema=SCHEMA):
-    result = sample(
-        data, schema=schema, model=model, epsilon=epsilon, delta=1e-6, random=Seeded(seed),
-        accept_low_quality=True,
-    )  # fmt: skip
-    return result, result.release.posterior(random=Seeded(seed + 1), scale="design").draws
-
-
 @pytest.mark.parametrize(
     "case", ["plain", "R", "offset", "weights", "missing", "alike", "clinics", "one each"]
 )
@@ -104,7 +96,7 @@ def test_without_noise_it_is_the_fit_of_the_model(people, case):
         more = {"formula": "cases | trials(n) ~ a + g"}
         data["n"] = n
     theta, sds = fitted(x[:, there], data["cases"][there], n[there], **known)
-    result, draws = posterior(data, model_of(**more), 3)
+    result, draws = posterior(data, SCHEMA, model_of(**more), 3)
     assert result.verdict.status == "reliable", result.verdict.sentence
     assert result.plan.spec.model.family == "binomial"
     assert np.abs((draws.mean(axis=0) - theta) / sds).max() < 0.15
@@ -114,7 +106,7 @@ def test_without_noise_it_is_the_fit_of_the_model(people, case):
 def test_more_cases_than_trials_are_trials_that_were_all_cases(people):
     data = {**people, "n": np.minimum(people["n"], 5.0)}
     theta, sds = fitted(design_of(data), np.minimum(data["cases"], data["n"]), data["n"])
-    draws = posterior(data, model_of(), 5)[1]
+    draws = posterior(data, SCHEMA, model_of(), 5)[1]
     assert np.abs((draws.mean(axis=0) - theta) / sds).max() < 0.15
 
 
@@ -127,7 +119,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(epsilon, rows):
     for seed in range(runs):
         data = people_of(np.random.default_rng(100 + seed), rows)
         data = {name: data[name] for name in ("a", "g", "cases", "n")}
-        result, draws = posterior(data, model_of(), 1000 + seed, epsilon, schema)
+        result, draws = posterior(data, schema, model_of(), 1000 + seed, epsilon)
         if result.verdict.status == "reliable":
             low, high = np.quantile(draws, [0.05, 0.95], axis=0)
             held.append((low < TRUTH) & (high > TRUTH))
@@ -179,14 +171,14 @@ def test_the_mode_is_found_from_far_and_among_many_trials():
     )
     schema = Schema(columns=columns, rows=rows)
     result, draws = posterior(
-        {"a": a, "cases": cases, "n": n}, model_of("cases | trials(n) ~ a"), 11, 2.0, schema
+        {"a": a, "cases": cases, "n": n}, schema, model_of("cases | trials(n) ~ a"), 11, 2.0
     )
     assert result.verdict.status == "reliable", result.verdict.sentence
     assert np.abs((draws.mean(axis=0) - [-4.5, 1.0]) / draws.std(axis=0)).max() < 3.5
 
 
 def test_odds_ratios_are_told_in_words_and_predictions_are_shares(people):
-    result, _ = posterior(people, model_of(), 11)
+    result, _ = posterior(people, SCHEMA, model_of(), 11)
     assert "the odds of cases in a trial are multiplied by" in result.explain()
     free = result.release.posterior(num_draws=4000, random=Seeded(12))
     setting = {"a": 0.0, "g": "no"}

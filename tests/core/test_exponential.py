@@ -7,10 +7,10 @@ from scipy import stats
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families.exponential import Exponential
 from dpmcmc.families.scores.base import UNCUT, Evaluation
-from dpmcmc.fit.local import sample
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
 from dpmcmc.planner import plan
+from tests.cases import posterior
 from tests.sources import Seeded
 
 ROWS, TRUTH = 4000, np.array([-3.0, 0.6, -0.5])
@@ -66,14 +66,6 @@ def fitted(x, time, event, weight=1.0, offset=0.0):
     return theta, np.sqrt(np.diag(back @ scores @ scores.T @ back))
 
 
-def posterior(data, model, seed, epsilon=1e6, schema=SCHEMA):
-    result = sample(
-        data, schema=schema, model=model, epsilon=epsilon, delta=1e-6, random=Seeded(seed),
-        accept_low_quality=True,
-    )  # fmt: skip
-    return result, result.release.posterior(random=Seeded(seed + 1), scale="design").draws
-
-
 @pytest.mark.parametrize(
     "case", ["plain", "R", "number", "weeks", "offset", "weights", "missing", "other hazard"]
 )
@@ -100,7 +92,7 @@ def test_without_noise_it_is_the_fit_of_the_model(people, case):
     theta, sds = fitted(x[:, there], time[there], data["event"][there], **{
         key: value if np.ndim(value) == 0 else value[there] for key, value in known.items()
     })  # fmt: skip
-    result, draws = posterior(data, model_of(**more), 3)
+    result, draws = posterior(data, SCHEMA, model_of(**more), 3)
     assert result.verdict.status == "reliable", result.verdict.sentence
     assert np.abs((draws.mean(axis=0) - theta) / sds).max() < 0.15
     assert draws.std(axis=0) / sds == pytest.approx(np.ones(3), abs=0.1)
@@ -114,7 +106,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(epsilon, rows):
     for seed in range(runs):
         data = people_of(np.random.default_rng(100 + seed), rows)
         data = {name: data[name] for name in names}
-        result, draws = posterior(data, model_of(), 1000 + seed, epsilon, schema)
+        result, draws = posterior(data, schema, model_of(), 1000 + seed, epsilon)
         if result.verdict.status == "reliable":
             low, high = np.quantile(draws, [0.05, 0.95], axis=0)
             held.append((low < TRUTH) & (high > TRUTH))
@@ -156,7 +148,7 @@ def test_clipped_scores_have_mean_zero_and_keep_within_their_caps(cut, censoring
 
 
 def test_hazard_ratios_are_told_in_words_and_predictions_are_times(people):
-    result, _ = posterior(people, model_of(), 11)
+    result, _ = posterior(people, SCHEMA, model_of(), 11)
     assert "the hazard of died is multiplied by" in result.explain()
     free = result.release.posterior(num_draws=40_000, random=Seeded(12))
     setting = {"a": 0.0, "g": "no"}
@@ -175,7 +167,7 @@ def test_times_without_a_fit_are_unreliable_and_raise_nothing(people, kind):
         "one time": {"days": np.full(ROWS, LAST), "died": np.full(ROWS, "alive")},
         "all at the first": {"days": np.full(ROWS, 0.01), "died": np.full(ROWS, "alive")},
     }[kind]
-    result, draws = posterior({**people, **data}, model_of(), 20, 2.0)
+    result, draws = posterior({**people, **data}, SCHEMA, model_of(), 20, 2.0)
     assert result.verdict.status == "unreliable"
     assert np.isfinite(draws).all()
 

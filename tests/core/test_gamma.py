@@ -7,11 +7,11 @@ from scipy import stats
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families.gamma import Gamma
 from dpmcmc.families.scores.base import UNCUT, Evaluation
-from dpmcmc.fit.local import sample
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import CategoryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
 from dpmcmc.planner import plan
+from tests.cases import posterior
 from tests.sources import Seeded
 
 ROWS, TRUTH = 4000, np.array([6.0, 0.8, -0.5])
@@ -70,15 +70,6 @@ def fitted(x, y, weight=1.0, offset=0.0, unit=None):
     return theta, np.sqrt(np.diag(back @ scores @ scores.T @ back)), (u - 1.0).std()
 
 
-def posterior(data, model, seed, epsilon=1e6, schema=None, **more):
-    result = sample(
-        data, schema=schema or schema_of(), model=model, epsilon=epsilon, delta=1e-6,
-        random=Seeded(seed), accept_low_quality=True, **more,
-    )  # fmt: skip
-    draws = result.release.posterior(random=Seeded(seed + 1), scale="design").draws
-    return result, draws
-
-
 @pytest.mark.parametrize("case", ["plain", "offset", "weights", "missing", "no intercept"])
 def test_without_noise_it_is_the_fit_of_the_model(people, case):
     data, x, more, known = dict(people), design_of(people), {}, {}
@@ -95,7 +86,7 @@ def test_without_noise_it_is_the_fit_of_the_model(people, case):
         more = {"formula": "y ~ 0 + g + a"}
         x = np.stack([data["g"] == "no", data["g"] == "yes", data["a"]]) * 1.0
     theta, sds, sigma = fitted(x[:, there], data["y"][there], **known)
-    result, draws = posterior(data, model_of(**more), 3)
+    result, draws = posterior(data, schema_of(), model_of(**more), 3)
     assert result.verdict.status == "reliable", result.verdict.sentence
     assert result.plan.parameters[-1] == "log_sigma"
     assert np.abs((draws[:, :-1].mean(axis=0) - theta) / sds).max() < 0.15
@@ -114,7 +105,7 @@ def test_responses_of_other_laws_have_the_fit_that_the_model_has_for_them(people
     }[law]
     y = np.clip(np.exp(TRUTH @ x) * factor, *ENDS)
     theta, sds, sigma = fitted(x, y)
-    result, draws = posterior({**people, "y": y}, model_of(), 5)
+    result, draws = posterior({**people, "y": y}, schema_of(), model_of(), 5)
     assert result.verdict.status == "reliable", result.verdict.sentence
     assert np.abs((draws[:, :-1].mean(axis=0) - theta) / sds).max() < 0.2
     assert draws[:, :-1].std(axis=0) / sds == pytest.approx(np.ones(3), abs=0.12)
@@ -134,7 +125,7 @@ def test_persons_have_the_cluster_robust_width():
     x = np.stack([np.ones(len(person)), a])
     theta, sds, _ = fitted(x, y, unit=person)
     alone = fitted(x, y)[1]
-    result, draws = posterior(rows, model_of("y ~ a"), 7, schema=schema)
+    result, draws = posterior(rows, schema, model_of("y ~ a"), 7)
     assert result.verdict.status == "reliable", result.verdict.sentence
     assert np.abs((draws[:, :-1].mean(axis=0) - theta) / sds).max() < 0.25
     assert draws[:, :-1].std(axis=0) / sds == pytest.approx(np.ones(2), abs=0.12)
@@ -150,7 +141,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(epsilon):
         columns = [NumberColumn(name="y", lower=1.0, upper=6000.0), *schema_of().columns[:2]]
         schema = Schema(columns=tuple(columns), rows=20_000)
         rows = {name: rows[name] for name in ("y", "a", "g")}
-        result, draws = posterior(rows, model_of(), 1000 + seed, epsilon, schema)
+        result, draws = posterior(rows, schema, model_of(), 1000 + seed, epsilon)
         if result.verdict.status == "reliable":
             low, high = np.quantile(draws[:, :-1], [0.05, 0.95], axis=0)
             held.append((low < TRUTH) & (high > TRUTH))
@@ -193,7 +184,7 @@ def test_clipped_scores_have_mean_zero_and_keep_within_their_caps(sigma):
 
 
 def test_new_responses_and_ratios_of_means(people):
-    result, _ = posterior(people, model_of(), 11)
+    result, _ = posterior(people, schema_of(), model_of(), 11)
     free = result.release.posterior(num_draws=40_000, random=Seeded(12))
     setting = {"a": 0.0, "g": "no"}
     new = free.predict([setting], random=Seeded(13))[0]
@@ -217,7 +208,7 @@ def test_responses_without_a_fit_are_unreliable_and_raise_nothing(people, kind, 
         "most at a point": np.where(rng.random(ROWS) < 0.98, 1.0, 2e4),
         "far tail": np.clip(np.exp(3.0 * rng.normal(size=ROWS) + 3.0), *ENDS),
     }[kind]
-    result, draws = posterior({**people, "y": y}, model_of(), 20, epsilon)
+    result, draws = posterior({**people, "y": y}, schema_of(), model_of(), 20, epsilon)
     assert result.verdict.status == "unreliable"
     assert np.isfinite(draws).all()
 

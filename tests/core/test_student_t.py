@@ -8,12 +8,12 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.families import MODELS
 from dpmcmc.families.scores.base import UNCUT, Evaluation
 from dpmcmc.families.student_t import StudentT
-from dpmcmc.fit.local import sample
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import CategoryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.posterior.free.priors import CoefficientPrior
+from tests.cases import posterior
 from tests.sources import Seeded
 
 ROWS, TRUTH, LOG_SIGMA = 4000, np.array([5.0, 2.0, -1.0]), np.log(1.5)
@@ -80,15 +80,6 @@ def fitted(x, y, degrees=4.0, weight=1.0, unit=None):
     return theta, np.sqrt(np.diag(back @ scores @ scores.T @ back))
 
 
-def posterior(data, model, seed, epsilon=1e6, schema=SCHEMA, **more):
-    result = sample(
-        data, schema=schema, model=model, epsilon=epsilon, delta=1e-6, random=Seeded(seed),
-        accept_low_quality=True, **more,
-    )  # fmt: skip
-    draws = result.release.posterior(random=Seeded(seed + 1), scale="design").draws
-    return result, draws
-
-
 @pytest.mark.parametrize("case", ["plain", "offset", "weights", "missing", "Cauchy", "thirty"])
 def test_without_noise_it_is_the_fit_of_the_model(people, case):
     data, x, weight, more, degrees = dict(people), design_of(people), 1.0, {}, 4.0
@@ -107,7 +98,7 @@ def test_without_noise_it_is_the_fit_of_the_model(people, case):
         more = {"degrees": degrees}
     y = data["y"] - (data["base"] if case == "offset" else 0.0)
     theta, sds = fitted(x[:, there], y[there], degrees, weight)
-    result, draws = posterior(data, model_of(**more), 3)
+    result, draws = posterior(data, SCHEMA, model_of(**more), 3)
     assert result.verdict.status == "reliable", result.verdict.sentence
     assert result.plan.parameters == NAMES
     assert np.abs((draws.mean(axis=0) - theta) / sds).max() < 0.15
@@ -126,7 +117,7 @@ def test_residuals_of_other_laws_have_the_fit_that_the_model_has_for_them(people
     }[law]
     y = TRUTH @ x + errors
     theta, sds = fitted(x, y)
-    result, draws = posterior({**people, "y": y}, model_of(), 5)
+    result, draws = posterior({**people, "y": y}, SCHEMA, model_of(), 5)
     assert result.verdict.status == "reliable", result.verdict.sentence
     assert np.abs((draws.mean(axis=0) - theta) / sds).max() < 0.2
     ratio = draws.std(axis=0) / sds
@@ -146,7 +137,7 @@ def test_persons_have_the_cluster_robust_width():
     x = np.stack([np.ones(len(person)), a])
     theta, sds = fitted(x, rows["y"], unit=person)
     alone = fitted(x, rows["y"])[1]
-    result, draws = posterior(rows, model_of("y ~ a"), 7, schema=schema)
+    result, draws = posterior(rows, schema, model_of("y ~ a"), 7)
     assert result.verdict.status == "reliable", result.verdict.sentence
     assert np.abs((draws.mean(axis=0) - theta) / sds).max() < 0.25
     assert draws.std(axis=0) / sds == pytest.approx(np.ones(3), abs=0.12)
@@ -162,7 +153,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(epsilon):
         y = TRUTH @ np.stack([np.ones(12_000), a, g]) + 1.5 * rng.standard_t(4, 12_000)
         rows = {"a": a, "g": np.array(["no", "yes"])[g], "y": np.clip(y, -40, 60)}
         schema = Schema.from_frame(rows, bounds={"a": (-1, 1), "g": ("no", "yes"), "y": (-40, 60)})
-        result, draws = posterior(rows, model_of(), 1000 + seed, epsilon, schema)
+        result, draws = posterior(rows, schema, model_of(), 1000 + seed, epsilon)
         assert result.verdict.status == "reliable", result.verdict.sentence
         low, high = np.quantile(draws, [0.05, 0.95], axis=0)
         truth = np.append(TRUTH, LOG_SIGMA)
@@ -230,7 +221,7 @@ def test_a_row_says_no_more_than_its_caps_on_the_way():
 
 
 def test_new_responses_have_tails_of_their_law(people):
-    result, _ = posterior(people, model_of(), 11)
+    result, _ = posterior(people, SCHEMA, model_of(), 11)
     free = result.release.posterior(num_draws=40_000, random=Seeded(12))
     new = free.predict([{"a": 0.0, "g": "no"}], random=Seeded(13))[0].response
     wide = stats.t.ppf(0.95, 4) * 1.5
@@ -240,7 +231,7 @@ def test_new_responses_have_tails_of_their_law(people):
 
 
 def test_other_priors_and_tests_of_coefficients_are_free(people):
-    result, _ = posterior(people, model_of(), 14)
+    result, _ = posterior(people, SCHEMA, model_of(), 14)
     prior = {"a": CoefficientPrior(kind="normal", loc=0.0, scale=0.02)}
     held = result.release.posterior(prior, random=Seeded(15), scale="design").draws
     assert abs(held[:, 1].mean()) < 0.5
@@ -265,7 +256,7 @@ def test_responses_without_a_fit_are_unreliable_and_raise_nothing(people, kind, 
         "at a bound": np.full(ROWS, 60.0),
         "follows": TRUTH @ design_of(people),
     }[kind]
-    result, draws = posterior({**people, "y": y}, model_of(), 20, epsilon)
+    result, draws = posterior({**people, "y": y}, SCHEMA, model_of(), 20, epsilon)
     assert result.verdict.status == "unreliable"
     assert np.isfinite(draws).all()
 
