@@ -24,7 +24,17 @@ from app.api.metrics import Metrics
 from app.api.middleware import CLIENT_LEFT, Front
 from app.api.pieces import Turns
 from app.api.problems import ProblemResponse
-from app.api.routes import audit, catalogue, datasets, job_events, jobs, operations, tasks, users
+from app.api.routes import (
+    access_requests,
+    audit,
+    catalogue,
+    datasets,
+    job_events,
+    jobs,
+    operations,
+    tasks,
+    users,
+)
 from app.api.sse import Notifier
 from app.api.waiting import ClientLeft
 from app.services.accounts.tokens import Tokens
@@ -36,6 +46,17 @@ from app.settings import Settings, settings
 from app.storage.errors import StoreAwayError, is_full
 from app.web.session import COOKIE
 
+ROUTES = (
+    datasets,
+    job_events,
+    jobs,
+    tasks,
+    users,
+    access_requests,
+    audit,
+    catalogue,
+    operations,
+)
 # The framework's own would tell exceptions' texts and uploads' times, by an environment variable.
 NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
@@ -101,7 +122,7 @@ def create_app(
     app.state.metrics = Metrics()
     app.state.worker_seen = False
     app.state.lanes, app.state.settle = Lanes(), None
-    for module in (datasets, job_events, jobs, tasks, users, audit, catalogue, operations):
+    for module in ROUTES:
         app.include_router(module.router)
     web.mount(app)
     problems.install(app)

@@ -76,6 +76,7 @@ CODES = {
     "not_found": Code((404,), "There is no such thing, or it is not yours to know of."),
     "nothing_rewound": Code((409,), "No ledger is behind its anchor: there is nothing to accept."),
     "rate_limited": Code((429,), "Too many requests of one user. Wait as `Retry-After` says."),
+    "request_decided": Code((409,), "The request has an answer already; `detail` says which."),
     "request_timeout": Code((408,), "The body comes too slowly."),
     "rows_seen_before": Code(
         (422,),
@@ -98,6 +99,9 @@ CODES = {
         (429,), "Too many of your plans and free answers wait. Try again when some are answered."
     ),
     "too_many_streams": Code((429,), "Too many event streams are open. Close some, or poll."),
+    "too_many_requests_open": Code(
+        (429,), "Too many of your access requests wait for an answer. Withdraw one first."
+    ),
     "unauthenticated": Code((401,), "No key or token that lets anybody in came with the request."),
     "unavailable": Code((503,), "Something that is needed is away or busy. Try again soon."),
     "unsupported_media_type": Code((415,), "The body must have another Content-Type."),

@@ -53,6 +53,16 @@ EXAMPLES: dict[str, Json] = {
     "UserIn": {"name": "Ada", "role": "analyst"},
     "UserPatch": {"disabled": True},
     "KeyIn": {"label": "laptop", "expires_at": "2030-01-01T00:00:00Z"},
+    "AccessRequestIn": {
+        "dataset": _ID,
+        "epsilon": 2.0,
+        "reason": "A second model of income, by age and sex, for the yearly report.",
+        "job": {
+            "model": {"family": "logistic", "formula": "income ~ age + sex"},
+            "privacy": {"epsilon": 2.0, "delta": _DELTA},
+        },
+    },
+    "AccessRequestPatch": {"status": "granted", "allotment": 3.0, "answer": "For the report."},
     "VerifyIn": {"anchor": _ANCHOR},
     "RestoreIn": {"accept": True, "reason": "The disk failed; the backup of last night is back."},
     "ComposeIn": {

@@ -1244,6 +1244,77 @@ class NewKey(Answer):
     expires_at: datetime | None
 
 
+class AccessRequestIn(Request):
+    """What an analyst asks admins for: a dataset, or budget on one, and why.
+
+    dataset: of one that you may see; dataset_name: of another one, in words; one of the two.
+    epsilon: the budget that is asked for. job: what it is for, as `POST /v1/plans` takes it without
+    its dataset.
+    """
+
+    dataset: UUID | None = None
+    dataset_name: Name | None = None
+    epsilon: Promised | None = None
+    reason: Reason
+    job: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _one_dataset(self) -> "AccessRequestIn":
+        if (self.dataset is None) == (self.dataset_name is None):
+            raise ValueError("name a dataset by its id, or by a name: one of the two")
+        if self.job is not None and self.dataset is None:
+            raise ValueError("a job needs a dataset that you may see")
+        return self
+
+
+class AccessRequestPatch(Request):
+    """An answer to a request. withdrawn: by the analyst; granted and refused: by an admin.
+
+    Of a grant: dataset, where the request names one in words; allotment, the analyst's cap from now
+    on; epsilon, what the dataset's whole budget is raised to. Access to the dataset comes with it.
+    """
+
+    status: Literal["granted", "refused", "withdrawn"]
+    answer: Reason | None = None
+    dataset: UUID | None = None
+    allotment: NotNegative | None = None
+    epsilon: Promised | None = None
+
+    @model_validator(mode="after")
+    def _of_a_grant(self) -> "AccessRequestPatch":
+        given = {"dataset", "allotment", "epsilon"} & self.model_fields_set
+        if given and self.status != "granted":
+            raise ValueError(f"only a request that is granted has {' and '.join(sorted(given))}")
+        return self
+
+
+class GrantedOut(Answer):
+    """What a grant changed. access: whether the dataset was opened to the analyst by it."""
+
+    dataset: UUID
+    access: bool
+    allotment: float | None
+    epsilon: float | None
+
+
+class AccessRequestOut(Answer):
+    """A request of an analyst, and what an admin answered. See AccessRequestIn."""
+
+    id: UUID
+    status: Literal["open", "granted", "refused", "withdrawn"]
+    analyst: UUID = Field(validation_alias="user_id")
+    dataset: UUID | None = Field(validation_alias="dataset_id")
+    dataset_name: str | None
+    epsilon: float | None
+    reason: str
+    job: dict[str, Any] | None
+    created_at: datetime
+    decided_at: datetime | None
+    decided_by: UUID | None
+    answer: str | None
+    granted: GrantedOut | None
+
+
 class AuditOut(Answer):
     """One entry of the audit trail. hash covers everything else and the entry before.
 

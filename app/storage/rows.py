@@ -29,6 +29,7 @@ from app.storage.types import Utc, utc_now
 ROLES = ("admin", "analyst", "auditor")
 JOB_STATUSES = ("queued", "running", "succeeded", "failed", "cancelled")
 FINAL_STATUSES = ("succeeded", "failed", "cancelled")
+REQUEST_STATUSES = ("open", "granted", "refused", "withdrawn")
 ACCOUNT_STATUSES = ("open", "archived", "destroyed")
 AMENDMENTS = (
     "raise_budget",
@@ -230,6 +231,37 @@ class GrantRow(Base):
     dataset_id: Mapped[UUID] = mapped_column(ForeignKey("datasets.id"), primary_key=True)
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id"), primary_key=True, index=True)
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class AccessRequestRow(Base):
+    """What an analyst asked admins for: a dataset, or more budget on one.
+
+    dataset_id: of a dataset that the analyst may see; dataset_name: of one by the name that the
+    analyst knows it by, which says nothing of whether there is one; one of the two. epsilon: the
+    budget that was asked for. job: the job that it is for, as `POST /v1/plans` takes it. answer:
+    the admin's. granted: what was changed.
+    """
+
+    __tablename__ = "access_requests"
+    __table_args__ = (
+        CheckConstraint(one_of("status", REQUEST_STATUSES), name="status"),
+        Index(None, "created_at", "id"),
+        Index(None, "user_id", "created_at", "id"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id"))
+    dataset_id: Mapped[UUID | None] = mapped_column(ForeignKey("datasets.id"))
+    dataset_name: Mapped[str | None] = mapped_column(String(200))
+    epsilon: Mapped[float | None]
+    reason: Mapped[str] = mapped_column(Text)
+    job: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    status: Mapped[str] = mapped_column(String(10), default="open")
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+    decided_at: Mapped[datetime | None]
+    decided_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id"))
+    answer: Mapped[str | None] = mapped_column(Text)
+    granted: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
 
 class LedgerHeadRow(Base):

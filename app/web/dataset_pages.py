@@ -90,7 +90,7 @@ async def amend(request: Request, signed: Signed, id: Id) -> Response:
             wanted["archived"] = form["archived"] == "true"
         if form.get("available") == "true":
             wanted["available"] = True
-        follows = await _follows(signed, id, wanted)
+        follows = await follows_of(signed, id, wanted)
         if follows:
             reason = reason_of(form)
             if reason is None:
@@ -122,7 +122,7 @@ class Asked:
     fields: dict[str, str]
 
 
-async def _follows(signed: Session, id: str, wanted: Json) -> list[str]:
+async def follows_of(signed: Session, id: str, wanted: Json) -> list[str]:
     """What a change does that cannot be undone, in sentences. Raises NotReadError."""
     follows = []
     if "privacy" in wanted:

@@ -90,7 +90,8 @@ async def columns(request: Request, signed: Signed, dataset: str) -> HTMLRespons
     return page(request, "job_columns.html", signed, dataset=chosen, form={})
 
 
-async def _body(signed: Session, form: dict[str, str]) -> Json:
+async def body_of(signed: Session, form: dict[str, str]) -> Json:
+    """Return the body of the job of a form. Raises NotReadError and RefusedError."""
     id = await identifier(form.get("dataset", ""))
     dataset, models, samplers = await asyncio.gather(
         signed.api.get(f"/v1/datasets/{id}"),
@@ -105,7 +106,7 @@ async def plan(request: Request, signed: Signed) -> HTMLResponse:
     """What the job of a form would cost and bring, or what it lacks. Spends nothing."""
     values: Json = {}
     try:
-        body = await _body(signed, await fields_of(request))
+        body = await body_of(signed, await fields_of(request))
         body.pop("accept_low_quality", None)
         values["plan"] = await signed.api.json("POST", "/v1/plans", json=body)
         values["family"] = body["model"].get("family")
@@ -130,7 +131,7 @@ async def prices(request: Request, signed: Signed) -> HTMLResponse:
     found: list[Json] = []
     chosen = 0
     try:
-        body = await _body(signed, form)
+        body = await body_of(signed, form)
         most = min(MOST, await _left(signed, body["dataset"]))
         asked = [left(share * most) for share in PRICES] if most > 0.0 else []
         plans = await asyncio.gather(*(_priced(signed, body, epsilon) for epsilon in asked))
@@ -161,7 +162,7 @@ async def submit(request: Request, signed: Signed) -> Response:
     """Submit the job of a form once, however often it is sent."""
     form = await fields_of(request)
     try:
-        body = await _body(signed, form)
+        body = await body_of(signed, form)
         job = await signed.api.json(
             "POST", "/v1/jobs", json=body, headers={"Idempotency-Key": form.get("again", "")}
         )

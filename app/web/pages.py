@@ -18,6 +18,7 @@ from app.web import (
     job_pages,
     people_pages,
     reference,
+    request_pages,
     task_pages,
     upload_pages,
 )
@@ -69,6 +70,7 @@ ROUTERS = (
     inference_pages.router,
     task_pages.router,
     people_pages.router,
+    request_pages.router,
     router,
 )
 

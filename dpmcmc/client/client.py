@@ -158,6 +158,45 @@ class Client:
         """Revoke a key by its id."""
         self._send("DELETE", f"/v1/keys/{key}")
 
+    def ask(
+        self,
+        reason: str,
+        *,
+        dataset: str | None = None,
+        dataset_name: str | None = None,
+        epsilon: float | None = None,
+        job: Mapping[str, Any] | None = None,
+    ) -> Json:
+        """Ask the admins for a dataset, or for budget on one, and say why (analyst only).
+
+        dataset: name or id of one that you see. dataset_name: of one that you do not see, in words.
+        epsilon: the budget that is asked for. job: what it is for, as `plan` takes it.
+        """
+        job = job and {name: value for name, value in job.items() if name != "dataset"}
+        known = None if dataset is None else self._dataset(dataset)
+        body = {
+            "reason": reason,
+            "dataset": known,
+            "dataset_name": dataset_name,
+            "epsilon": epsilon,
+            "job": job,
+        }
+        return self._json("POST", "/v1/access-requests", json=body)
+
+    def requests(self) -> Iterator[Json]:
+        """Access requests, newest first: your own; all of them for admins and auditors."""
+        return self._items("/v1/access-requests")
+
+    def answer(self, request: str, status: str, **given: Any) -> Json:
+        """Answer an access request: "granted" or "refused" (admin), or "withdrawn" (your own).
+
+        given: answer, a sentence to the analyst. Of a grant also dataset, the id of what the
+        request names in words; allotment, the analyst's cap from now on; and epsilon, what the
+        dataset's budget is raised to.
+        """
+        body = {"status": status, **given}
+        return self._json("PATCH", f"/v1/access-requests/{request}", json=body)
+
     def audit(self) -> Iterator[Json]:
         """The audit trail, oldest entry first (admin and auditor)."""
         return self._items("/v1/audit")

@@ -1,12 +1,22 @@
 """Commands on users, their keys and the audit trail."""
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dpmcmc.client import names, render
-from dpmcmc.client.terminal import AsJson, Reason, client_of, show
+from dpmcmc.client.terminal import (
+    WRONG_WORDS,
+    AsJson,
+    Reason,
+    client_of,
+    complain,
+    finite,
+    read,
+    show,
+)
 
 
 class Role(StrEnum):
@@ -79,6 +89,75 @@ def revoke(context: typer.Context, key: str, as_json: AsJson = False) -> None:
     """Revoke a key, given its id (`dpmcmc users --json` lists them)."""
     client_of(context).revoke(key)
     show({"id": key, "revoked": True}, as_json, "The key is revoked: requests with it are refused.")
+
+
+@commands.command()
+def ask(
+    context: typer.Context,
+    dataset: Annotated[str, typer.Argument(help="Its name: that of one you see, or in words.")],
+    reason: Annotated[str, typer.Option(help="What for.")],
+    epsilon: Annotated[
+        float | None, typer.Option(callback=finite, help="The budget that is asked for.")
+    ] = None,
+    job: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="The job that it is for, as JSON."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the admins for a dataset, or for budget on one (analyst)."""
+    client = client_of(context)
+    seen = [one for one in client.datasets() if dataset in (one["id"], one["name"])]
+    named = {"dataset": seen[0]["id"]} if len(seen) == 1 else {"dataset_name": dataset}
+    body = read(job) if job else None
+    made = client.ask(reason, **named, epsilon=epsilon, job=body)
+    show(made, as_json, render.access_requests([made]))
+
+
+@commands.command()
+def requests(context: typer.Context, as_json: AsJson = False) -> None:
+    """List access requests: your own ones; for admins and auditors all."""
+    client = client_of(context)
+    listed = list(client.requests())
+    datasets = {one["id"]: one["name"] for one in client.datasets()}
+    show(listed, as_json, render.access_requests(listed, datasets))
+
+
+class Decision(StrEnum):
+    """How an access request is answered."""
+
+    granted = "granted"
+    refused = "refused"
+    withdrawn = "withdrawn"
+
+
+@commands.command()
+def answer(
+    context: typer.Context,
+    request: Annotated[str, typer.Argument(help="A request's id, or the first digits of it.")],
+    decision: Decision,
+    say: Annotated[str | None, typer.Option(help="A sentence to the analyst.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Which one is meant, where the request names it in words.")
+    ] = None,
+    allotment: Annotated[
+        float | None, typer.Option(callback=finite, help="The analyst's cap from now on.")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(callback=finite, help="Raise the dataset's budget to this.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Grant or refuse an access request (admin), or withdraw an own one."""
+    client = client_of(context)
+    given = {"answer": say, "allotment": allotment, "epsilon": epsilon}
+    if dataset is not None:
+        given["dataset"] = names.dataset(client, dataset)
+    given = {name: value for name, value in given.items() if value is not None}
+    if decision is Decision.withdrawn and given:
+        complain("a request is withdrawn without more words.", code=WRONG_WORDS)
+    decided = client.answer(names.access_request(client, request), decision, **given)
+    show(decided, as_json, render.access_requests([decided]))
 
 
 @commands.command()

@@ -1,4 +1,4 @@
-"""Ids of datasets, users and jobs on the command line, from a name or the first digits of an id."""
+"""Ids on the command line, from a name or the first digits of an id."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -8,7 +8,7 @@ from dpmcmc.client.terminal import complain
 
 
 class Listed(Protocol):
-    """The part of a client that lists datasets, users and jobs."""
+    """The part of a client that lists what has an id."""
 
     def datasets(self) -> Iterable[Json]:
         """Yield the datasets."""
@@ -18,6 +18,9 @@ class Listed(Protocol):
 
     def jobs(self) -> Iterable[Json]:
         """Yield the jobs."""
+
+    def requests(self) -> Iterable[Json]:
+        """Yield the access requests."""
 
 
 def dataset(client: Listed, name: str) -> str:
@@ -33,6 +36,11 @@ def user(client: Listed, name: str) -> str:
 def job(client: Listed, prefix: str) -> str:
     """The id of a job from its id or the first digits of it; exits where none fits."""
     return prefix if is_id(prefix) else _only("job", prefix, list(client.jobs()))
+
+
+def access_request(client: Listed, prefix: str) -> str:
+    """The id of an access request from its id or the first digits of it; exits where none fits."""
+    return prefix if is_id(prefix) else _only("access request", prefix, list(client.requests()))
 
 
 def _only(kind: str, name: str, items: list[Json]) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from dpmcmc.base.names import ROW, protected
 Json = dict[str, Any]
 
 COLOURS = {"reliable": "green", "unreliable": "red", "succeeded": "green", "failed": "red"}
+NO_NAMES: Mapping[str, str] = {}
 MOST_VALUES = 10  # values of a statistic
 MOST_PLACES, MOST_DIGITS = 6, 9  # of a number without an exponent, behind its point and before it
 MIXED_BELOW = 1.01  # a chain whose R-hat is above this has not mixed by the usual standard
@@ -310,6 +311,23 @@ def users(items: Iterable[Json]) -> Table:
         keys = [key for key in item.get("keys", ()) if key["revoked_at"] is None]
         account = "[red]closed[/]" if item.get("disabled_at") else "open"
         grid.add_row(escape(item["name"]), item["role"], str(len(keys)), account, item["id"][:8])
+    return grid
+
+
+def access_requests(items: Iterable[Json], datasets: Mapping[str, str] = NO_NAMES) -> Table:
+    """A table of access requests, one line for each. datasets: names by ids."""
+    grid = table("Access requests", "id", "asked (UTC)", "dataset", "ε", "state")
+    for item in items:
+        named = item["dataset"] or ""
+        dataset = str(datasets.get(named) or item["dataset_name"] or named)
+        state = "[bold]open[/]" if item["status"] == "open" else item["status"]
+        grid.add_row(
+            item["id"][:8],
+            item["created_at"][:16],
+            escape(dataset[:36]),
+            epsilon(item["epsilon"]),
+            state,
+        )
     return grid
 
 

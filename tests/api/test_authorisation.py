@@ -62,6 +62,10 @@ EXPECTED = {  # statuses in the order of CALLERS
     "POST /v1/users/me/keys": "401 401 201 201 201 201 201",
     "POST /v1/users/{id}/keys": f"{ADMIN_ONLY} 201",
     "DELETE /v1/keys/{id}": "401 401 204 404 404 404 204",
+    "POST /v1/access-requests": "401 401 201 201 404 403 403",
+    "GET /v1/access-requests": EVERYBODY,
+    "GET /v1/access-requests/{id}": "401 401 200 404 404 200 200",
+    "PATCH /v1/access-requests/{id}": "401 401 403 403 403 403 200",  # only admins refuse
     "GET /v1/audit": OVERSEERS,
     "POST /v1/audit/verify": OVERSEERS,
     "GET /v1/restore": OVERSEERS,
@@ -111,6 +115,8 @@ class World:
             "GET /v1/keys/{id}": self._key,
             "POST /v1/users/{id}/keys": lambda: self.users["owner"].id,
             "DELETE /v1/keys/{id}": self._key,
+            "GET /v1/access-requests/{id}": self._asked,
+            "PATCH /v1/access-requests/{id}": self._asked,
         }
         usual = self.dataset if "datasets" in path else self.job
         identifier = made.get(operation, lambda: usual)()
@@ -121,6 +127,11 @@ class World:
 
     def _key(self) -> str:
         made = self.house.admin.post(f"/v1/users/{self.users['owner'].id}/keys")
+        return str(made.json()["id"])
+
+    def _asked(self) -> str:
+        body = {"dataset": self.dataset, "reason": "a test"}
+        made = self.users["owner"].post("/v1/access-requests", json=body)
         return str(made.json()["id"])
 
     def _body(self, operation: str) -> dict[str, Any]:
@@ -135,6 +146,8 @@ class World:
             "POST /v1/users": {"name": f"new {len(self.house.sent)}", "role": "analyst"},
             "PATCH /v1/users/{id}": {"disabled": True},
             "POST /v1/restore": {"accept": True, "reason": "a test"},
+            "POST /v1/access-requests": {"dataset": self.dataset, "reason": "a test"},
+            "PATCH /v1/access-requests/{id}": {"status": "refused"},
             "POST /v1/accounting/compose": {"events": [GAUSSIAN], "delta": 1e-6},
             "POST /v1/accounting/noise": EXAMPLES["NoiseIn"],
             "POST /v1/accounting/steps": EXAMPLES["StepsIn"],

@@ -72,6 +72,16 @@ def test_every_command_does_what_it_says(house: House, told: Told, tmp_path: Pat
     told("amend", "people", "--epsilon", "6", "--reason", "a second study")
     told("grant", "people", "ann")
     told("allot", "people", "ann", "2")
+    asked = told("ask", "people", "--reason", "a third study", "--epsilon", "1", "--json", key=key)
+    request = json.loads(asked)["id"][:8]
+    assert "visits" in told("ask", "visits", "--reason", "a trial", key=key)
+    assert "people" in told("requests", key=key)
+    granted = told("answer", request, "granted", "--say", "do", "--allotment", "2", "--json")
+    assert json.loads(granted)["granted"]["allotment"] == 2.0
+    told("answer", request, "refused", code=1)
+    listed = json.loads(told("requests", "--json"))
+    other = next(one["id"] for one in listed if one["status"] == "open")
+    assert "withdrawn" in told("answer", other, "withdrawn", key=key)
     budget = json.loads(told("budget", "people", "--json"))
     assert (budget["epsilon"], len(budget["allotments"])) == (6.0, 1)
     assert "reserve" in told("ledger", "people")

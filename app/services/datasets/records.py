@@ -1,6 +1,7 @@
 """Datasets: read, changed by ledger entries, destroyed for good."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -205,35 +206,51 @@ def amend(
     The ledger and the audit trail have what was before, and the `reason`.
     Raises Refusal 404, 409, 422.
     """
+    with services.sessions.write() as session, amending():
+        amend_in(services, session, caller, dataset_id, changes)
+        session.expire_all()
+        return described(session, visible_dataset(session, caller, dataset_id))
+
+
+@contextmanager
+def amending() -> Iterator[None]:
+    """Raise Refusal 409 where the ledger refuses a change."""
     try:
-        with services.sessions.write() as session:
-            row = visible_dataset(session, caller, dataset_id)
-            if row.destroyed_at is not None:
-                raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
-            refuse_rewound(session, services, dataset_id)
-            wanted = {name: value for name, value in changes.items() if name != "reason"}
-            reason, before = changes.get("reason"), _before(session, row, wanted)
-            _raise_budget(session, caller, row, changes.get("privacy"), reason)
-            stopped = _stop_closed(session, row, changes)
-            if changes.get("available"):
-                put_back(services, session, caller, row)
-            _archive(session, caller, row, changes.get("archived"), reason)
-            if "grants" in changes:
-                check_users(session, changes["grants"], "/grants")
-                grant(session, caller, dataset_id, changes["grants"], reason)
-            _allot(session, caller, dataset_id, changes.get("allotments", {}), reason)
-            session.flush()
-            session.expire_all()
-            changed = described(session, visible_dataset(session, caller, dataset_id))
-            details: dict[str, Any] = {"changes": _plain(wanted), "before": _plain(before)}
-            if stopped:
-                details["jobs_stopped"] = stopped
-            if reason:
-                details["reason"] = reason
-            note(session, caller, "dataset.amend", dataset_id, **details)
-            return changed
+        yield
     except ledger.AmendmentRefused:
         raise Refusal(409, "amendment_refused", "The ledger refuses this change.") from None
+
+
+def amend_in(
+    services: Services,
+    session: Session,
+    caller: Caller,
+    dataset_id: UUID,
+    changes: Mapping[str, Any],
+) -> None:
+    """Change a dataset as `amend` does, in a transaction that changes more."""
+    row = visible_dataset(session, caller, dataset_id)
+    if row.destroyed_at is not None:
+        raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
+    refuse_rewound(session, services, dataset_id)
+    wanted = {name: value for name, value in changes.items() if name != "reason"}
+    reason, before = changes.get("reason"), _before(session, row, wanted)
+    _raise_budget(session, caller, row, changes.get("privacy"), reason)
+    stopped = _stop_closed(session, row, changes)
+    if changes.get("available"):
+        put_back(services, session, caller, row)
+    _archive(session, caller, row, changes.get("archived"), reason)
+    if "grants" in changes:
+        check_users(session, changes["grants"], "/grants")
+        grant(session, caller, dataset_id, changes["grants"], reason)
+    _allot(session, caller, dataset_id, changes.get("allotments", {}), reason)
+    session.flush()
+    details: dict[str, Any] = {"changes": _plain(wanted), "before": _plain(before)}
+    if stopped:
+        details["jobs_stopped"] = stopped
+    if reason:
+        details["reason"] = reason
+    note(session, caller, "dataset.amend", dataset_id, **details)
 
 
 def _before(session: Session, row: DatasetRow, changes: Mapping[str, Any]) -> dict[str, Any]:

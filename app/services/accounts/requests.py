@@ -1,0 +1,239 @@
+"""Access requests: an analyst asks for a dataset or for budget, an admin grants or refuses.
+
+A request for a dataset that the analyst may not see names it in the analyst's own words. Nothing
+is looked up by that name, so that no answer says whether there is such a dataset.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import func, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from app.services.accounts.access import check_open, visible_dataset
+from app.services.accounts.caller import Caller
+from app.services.audit.trail import note
+from app.services.context import Services
+from app.services.cursors import Page, by_time
+from app.services.datasets import records
+from app.services.errors import Refusal, invalid, not_found
+from app.services.idempotency import Once
+from app.storage.rows import AccessRequestRow, GrantRow
+from app.storage.types import utc_now
+
+MOST_OPEN = 20  # requests of one analyst that wait for an answer
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an analyst asks for. See AccessRequestRow."""
+
+    dataset: UUID | None
+    dataset_name: str | None
+    epsilon: float | None
+    reason: str
+    job: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What an admin grants. dataset: where the request names none by its id.
+
+    allotment: the analyst's cap from now on; None leaves it as it is. epsilon: what the dataset's
+    whole budget is raised to.
+    """
+
+    dataset: UUID | None = None
+    allotment: float | None = None
+    epsilon: float | None = None
+
+
+def create(
+    services: Services, caller: Caller, wanted: Wanted, once: Once | None = None
+) -> AccessRequestRow:
+    """Ask. Raises Refusal 404 on a dataset that the caller may not see, 409 or 429.
+
+    once: the request, where it is not to ask twice when it is sent again.
+    """
+    if once is not None and (made := _made(services, caller, once)) is not None:
+        return made
+    try:
+        with services.sessions.write() as session:
+            if wanted.dataset is not None:
+                check_open(visible_dataset(session, caller, wanted.dataset))
+            _check_few(session, caller)
+            row = AccessRequestRow(
+                id=uuid4(),
+                user_id=caller.id,
+                dataset_id=wanted.dataset,
+                dataset_name=wanted.dataset_name,
+                epsilon=wanted.epsilon,
+                reason=wanted.reason,
+                job=wanted.job,
+                created_at=utc_now(),
+            )
+            session.add(row)
+            session.flush()
+            if once is not None:
+                once.remember(session, caller, row.id)
+            note(
+                session,
+                caller,
+                "request.create",
+                row.id,
+                epsilon=wanted.epsilon,
+                reason=wanted.reason,
+            )
+            return row
+    except IntegrityError:
+        if once is not None and (made := _made(services, caller, once)) is not None:
+            return made  # by the same request, sent twice at once
+        raise
+
+
+def _made(services: Services, caller: Caller, once: Once) -> AccessRequestRow | None:
+    with services.sessions.read() as session:
+        earlier = once.made(session, caller)
+        return None if earlier is None else session.get_one(AccessRequestRow, earlier.made_id)
+
+
+def _check_few(session: Session, caller: Caller) -> None:
+    own = (AccessRequestRow.user_id == caller.id) & (AccessRequestRow.status == "open")
+    count = session.scalar(select(func.count()).select_from(AccessRequestRow).where(own)) or 0
+    if count >= MOST_OPEN:
+        raise Refusal(
+            429,
+            "too_many_requests_open",
+            f"{MOST_OPEN} of your requests wait for an answer. Withdraw one first.",
+        )
+
+
+def requests(
+    services: Services, caller: Caller, limit: int, cursor: str | None, status: str | None = None
+) -> Page[AccessRequestRow]:
+    """Requests, newest first: an analyst's own ones, all for those who oversee."""
+    query = select(AccessRequestRow)
+    if caller.role == "analyst":
+        query = query.where(AccessRequestRow.user_id == caller.id)
+    if status is not None:
+        query = query.where(AccessRequestRow.status == status)
+    at, key = AccessRequestRow.created_at, AccessRequestRow.id
+    with services.sessions.read() as session:
+        return by_time(session, query, at, key, limit, cursor)
+
+
+def request(services: Services, caller: Caller, request_id: UUID) -> AccessRequestRow:
+    """One request. Raises Refusal 404 where there is none, or it is another analyst's."""
+    with services.sessions.read() as session:
+        return _request(session, caller, request_id)
+
+
+def _request(
+    session: Session, caller: Caller, request_id: UUID, *, lock: bool = False
+) -> AccessRequestRow:
+    query = select(AccessRequestRow).where(AccessRequestRow.id == request_id)
+    if caller.role == "analyst":
+        query = query.where(AccessRequestRow.user_id == caller.id)
+    row = session.scalar(query.with_for_update() if lock else query)
+    if row is None:
+        raise not_found("access request")
+    return row
+
+
+def withdraw(services: Services, caller: Caller, request_id: UUID) -> AccessRequestRow:
+    """Take an own request back. Raises Refusal 404, and 409 where it was decided."""
+    with services.sessions.write() as session:
+        row = _request(session, caller, request_id, lock=True)
+        if _is_new(row, "withdrawn"):
+            _decide(session, caller, row, "withdrawn", None)
+        return row
+
+
+def refuse(
+    services: Services, caller: Caller, request_id: UUID, answer: str | None
+) -> AccessRequestRow:
+    """Refuse a request. Raises Refusal 404, and 409 where it was decided otherwise."""
+    with services.sessions.write() as session:
+        row = _request(session, caller, request_id, lock=True)
+        if _is_new(row, "refused"):
+            _decide(session, caller, row, "refused", answer)
+        return row
+
+
+def grant(
+    services: Services, caller: Caller, request_id: UUID, given: Grant, answer: str | None
+) -> AccessRequestRow:
+    """Grant a request: the dataset's grants, the cap and the budget change with it, or nothing.
+
+    Raises Refusal 404, 422, and 409 where it was decided otherwise or the ledger refuses.
+    """
+    with services.sessions.write() as session, records.amending():
+        row = _request(session, caller, request_id, lock=True)
+        if not _is_new(row, "granted"):
+            return row
+        dataset_id = _dataset_of(row, given)
+        changes = _changes(session, caller, dataset_id, row.user_id, given)
+        if not changes:
+            raise invalid("", "Nothing would change: give an allotment or an epsilon.")
+        said = f"access request {row.id}: {answer or row.reason}"
+        records.amend_in(services, session, caller, dataset_id, {**changes, "reason": said})
+        row.dataset_id = dataset_id
+        row.granted = {
+            "dataset": str(dataset_id),
+            "access": "grants" in changes,
+            "allotment": given.allotment,
+            "epsilon": given.epsilon,
+        }
+        _decide(session, caller, row, "granted", answer)
+        return row
+
+
+def _is_new(row: AccessRequestRow, status: str) -> bool:
+    """Whether this decides the request; the same decision again is no error."""
+    if row.status not in ("open", status):
+        raise Refusal(409, "request_decided", f"This request was {row.status} already.")
+    return row.status == "open"
+
+
+def _dataset_of(row: AccessRequestRow, given: Grant) -> UUID:
+    if row.dataset_id is None and given.dataset is None:
+        raise invalid("/dataset", "The request names a dataset in words: say which one is meant.")
+    if row.dataset_id is not None and given.dataset not in (None, row.dataset_id):
+        raise invalid("/dataset", "The request is for another dataset.")
+    return row.dataset_id or given.dataset  # type: ignore[return-value]  # one is there
+
+
+def _changes(
+    session: Session, caller: Caller, dataset_id: UUID, analyst: UUID, given: Grant
+) -> dict[str, Any]:
+    """What is to change of a dataset, as a PATCH of it says it. Raises Refusal 404 or 409."""
+    dataset = visible_dataset(session, caller, dataset_id)
+    check_open(dataset)
+    changes: dict[str, Any] = {}
+    if dataset.restricted:
+        granted = select(GrantRow.user_id).where(GrantRow.dataset_id == dataset_id)
+        users = set(session.scalars(granted))
+        if analyst not in users:
+            changes["grants"] = sorted(users | {analyst})
+    if given.allotment is not None:
+        changes["allotments"] = {analyst: given.allotment}
+    if given.epsilon is not None:
+        changes["privacy"] = {"epsilon": given.epsilon}
+    return changes
+
+
+def _decide(
+    session: Session, caller: Caller, row: AccessRequestRow, status: str, answer: str | None
+) -> None:
+    row.status, row.answer = status, answer
+    row.decided_at, row.decided_by = utc_now(), caller.id
+    session.flush()
+    acts = {"granted": "request.grant", "refused": "request.refuse"}
+    details: Mapping[str, Any] = {
+        name: said for name, said in (("answer", answer), ("granted", row.granted)) if said
+    }
+    act = acts.get(status, "request.withdraw")
+    note(session, caller, act, row.id, user_id=row.user_id, **details)
