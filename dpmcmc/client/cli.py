@@ -1,6 +1,7 @@
 """The command line: `dpmcmc --help`, or `./dev client --help` in a checkout."""
 
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -13,7 +14,7 @@ from dpmcmc.client.connection import (
     WrongKeyError,
     WrongProxyError,
 )
-from dpmcmc.client.terminal import UNREACHED, WRONG_WORDS, Refusing, complain
+from dpmcmc.client.terminal import UNREACHED, WRONG_WORDS, Refusing, client_of, complain, finite
 
 HELP = """Talk to a dpmcmc service. DPMCMC_URL and DPMCMC_KEY say where and as whom.
 
@@ -68,3 +69,28 @@ def connect(
     except WrongAddressError as error:
         complain(f"{error}; is DPMCMC_URL right?", code=UNREACHED)
     context.obj = context.with_resource(client)
+
+
+@app.command()
+def mcp(
+    context: typer.Context,
+    cap: Annotated[
+        float,
+        typer.Option(callback=finite, help="Most that the assistant's jobs may cost together."),
+    ],
+    spent: Annotated[
+        Path, typer.Option(dir_okay=False, help="File that keeps what they have cost.")
+    ],
+) -> None:
+    """Serve tools to an assistant by the Model Context Protocol, on stdin and stdout."""
+    try:
+        from dpmcmc.client.assistant import CAP_DELTA, server
+    except ModuleNotFoundError:
+        complain("this needs another package: pip install 'dpmcmc[client,mcp]'.", code=WRONG_WORDS)
+    from dpmcmc.fit.budget import Budget
+
+    try:
+        budget = Budget(cap, CAP_DELTA, path=spent)
+    except ValueError as error:
+        complain(f"--cap, --spent: {error}", code=WRONG_WORDS)
+    server(client_of(context), budget).run("stdio")

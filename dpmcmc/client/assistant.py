@@ -1,0 +1,186 @@
+"""Tools for an assistant that speaks the Model Context Protocol: `dpmcmc mcp`.
+
+The assistant does what the caller's key may do, and of that only what is named here: it sees
+datasets and budgets, plans and submits jobs, and reads results. It has a cap of its own, below the
+service's: epsilons of its jobs add up in a file, and a job beyond the cap is not sent.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+
+from dpmcmc.client.answers import ApiError
+from dpmcmc.client.asked import FAMILIES, OF_TWO_COLUMNS
+from dpmcmc.client.client import Client
+from dpmcmc.client.connection import UnreachedError
+from dpmcmc.client.named import UnclearError
+from dpmcmc.fit.budget import Budget, BudgetExhaustedError
+from dpmcmc.privacy.events import PureEpsilon
+
+Json = dict[str, Any]
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+CAP_DELTA = 1e-9  # of a cap in which epsilons add up: any would do
+SHOWN = 50  # datasets or jobs of one answer
+INSTRUCTIONS = """Bayesian regression on tables that nobody sees, under differential privacy.
+Every job costs epsilon of a dataset's budget, which never comes back. Call plan_job first: it is
+free, and says what a job costs and how wide its intervals are. Submit a job only when the user has
+agreed to its epsilon. A result that is called unreliable must be reported as such."""
+
+
+def server(client: Client, cap: Budget) -> MCPServer[Any]:
+    """The tools, for one caller.
+
+    Parameters
+    ----------
+    client
+        Connected with the caller's key.
+    cap
+        What the assistant's jobs may cost together: their epsilons are added up.
+    """
+    made: MCPServer[Any] = MCPServer("dpmcmc", instructions=INSTRUCTIONS, log_level="WARNING")
+    tools = _Tools(client, cap)
+    for tool in (
+        tools.list_datasets,
+        tools.describe_dataset,
+        tools.budget,
+        tools.plan_job,
+        tools.submit_job,
+        tools.list_jobs,
+        tools.get_job,
+        tools.get_result,
+        tools.cancel_job,
+    ):
+        made.tool()(_told(tool))
+    return made
+
+
+def _told(tool: Callable[Given, Answer]) -> Callable[Given, Answer]:
+    """The tool with refusals as words for the assistant; other errors tell it nothing."""
+
+    @functools.wraps(tool)
+    def call(*args: Given.args, **named: Given.kwargs) -> Answer:
+        try:
+            return tool(*args, **named)
+        except ApiError as error:
+            faults = [f"{one['pointer']}: {one['message']}" for one in _errors(error)]
+            raise ToolError("\n".join([str(error), *faults])) from None
+        except (UnreachedError, UnclearError) as error:
+            raise ToolError(str(error)) from None
+
+    return call
+
+
+def _errors(error: ApiError) -> list[Json]:
+    errors: list[Json] = error.problem.get("errors", [])
+    return errors
+
+
+def _family(formula: str, columns: list[Json]) -> str:
+    """The usual family of a response's type. Raises ToolError where the response is no column."""
+    response = formula.partition("~")[0].strip()
+    kinds = {column["name"]: column["type"] for column in columns}
+    if response not in kinds:
+        raise ToolError(f"The response {response!r} is no column of the dataset: name the family.")
+    return FAMILIES[kinds[response]]
+
+
+class _Tools:
+    """What the assistant may call. Docstrings are what it reads."""
+
+    def __init__(self, client: Client, cap: Budget) -> None:
+        self._client, self._cap = client, cap
+
+    def list_datasets(self) -> list[Json]:
+        """List the datasets that may be used, with their status and what is left of each budget."""
+        left = {one["dataset"]: one["remaining"]["epsilon"] for one in self._client.budgets()}
+        return [
+            {
+                "id": one["id"],
+                "name": one["name"],
+                "description": one["description"],
+                "status": one["status"],
+                "remaining_epsilon": left.get(one["id"]),
+            }
+            for one in self._client.datasets()
+        ][:SHOWN]
+
+    def describe_dataset(self, dataset: str) -> Json:
+        """Columns of a dataset with declared bounds and categories, by its name or id.
+
+        Nothing of this is taken from the rows.
+        """
+        return self._client.dataset(dataset)
+
+    def budget(self, dataset: str) -> Json:
+        """What is spent and left of a dataset's budget, and of this assistant's own cap."""
+        budget = self._client.budget(dataset)
+        return {**budget, "assistant": self._own()}
+
+    def _own(self) -> Json:
+        return {"cap": self._cap.epsilon, "left": self._cap.remaining_pure}
+
+    def plan_job(
+        self, dataset: str, formula: str, epsilon: float, family: str | None = None
+    ) -> Json:
+        """Say what a regression would cost and bring, from public facts. Free.
+
+        formula: such as "visits ~ age + C(ward)". epsilon: the privacy cost, often .5 to 2. family:
+        linear, logistic, poisson, ...; left out, it follows from the response's type.
+        """
+        plan = self._client.plan(self._job(dataset, formula, epsilon, family))
+        return {**plan, "assistant": self._own()}
+
+    def _job(self, dataset: str, formula: str, epsilon: float, family: str | None) -> Json:
+        known = self._client.dataset(dataset)
+        model: Json = {"formula": formula}
+        if family or not OF_TWO_COLUMNS.match(formula):
+            model["family"] = family or _family(formula, known["columns"])
+        privacy = {"epsilon": epsilon, "delta": known["privacy"]["delta"]}
+        return {"dataset": known["id"], "model": model, "privacy": privacy}
+
+    def submit_job(
+        self,
+        dataset: str,
+        formula: str,
+        epsilon: float,
+        family: str | None = None,
+        name: str | None = None,
+    ) -> Json:
+        """Spend epsilon of a dataset's budget on a regression. It never comes back.
+
+        The user must have agreed to this epsilon. A plan that is not usable or not affordable is
+        not sent. What a job costs counts against the assistant's cap even if it fails.
+        """
+        job = self._job(dataset, formula, epsilon, family)
+        plan = self._client.plan(job)
+        if not plan["usable"] or not plan["affordable"]:
+            why = "; ".join(plan["warnings"]) or "it does not fit into the budget"
+            raise ToolError(f"Not sent, nothing was spent: {why}.")
+        try:
+            self._cap.take(PureEpsilon(plan["epsilon"]))
+        except BudgetExhaustedError as error:
+            raise ToolError(
+                f"Not sent, nothing was spent: the job costs epsilon {plan['epsilon']:.4g}, and"
+                f" {error.remaining:.4g} is left of this assistant's cap of {self._cap.epsilon:g}."
+            ) from None
+        return self._client.submit(job | ({"name": name} if name else {}))
+
+    def list_jobs(self) -> list[Json]:
+        """List the newest jobs of the caller."""
+        return self._client.some_jobs(SHOWN)
+
+    def get_job(self, job: str) -> Json:
+        """Status, cost and progress of a job, by its id."""
+        return self._client.job(job)
+
+    def get_result(self, job: str) -> Json:
+        """Summary of a job that succeeded: verdict, explanation in words, estimates, intervals."""
+        return dict(self._client.summary(job))
+
+    def cancel_job(self, job: str) -> Json:
+        """Cancel a job of the caller. What it has drawn stays paid."""
+        return self._client.cancel(job)
