@@ -6,7 +6,11 @@ service's: epsilons of its jobs add up in a file, and a job beyond the cap is no
 """
 
 import functools
+import json
+import math
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from mcp.server.mcpserver import MCPServer
@@ -17,13 +21,15 @@ from dpmcmc.client.asked import FAMILIES, OF_TWO_COLUMNS
 from dpmcmc.client.client import Client
 from dpmcmc.client.connection import UnreachedError
 from dpmcmc.client.named import UnclearError
-from dpmcmc.fit.budget import Budget, BudgetExhaustedError
-from dpmcmc.privacy.events import PureEpsilon
+
+try:
+    import fcntl
+except ImportError:  # no file is locked on this system: run one assistant at a time
+    fcntl = None  # type: ignore[assignment]
 
 Json = dict[str, Any]
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
-CAP_DELTA = 1e-9  # of a cap in which epsilons add up: any would do
 SHOWN = 50  # datasets or jobs of one answer
 INSTRUCTIONS = """Bayesian regression on tables that nobody sees, under differential privacy.
 Every job costs epsilon of a dataset's budget, which never comes back. Call plan_job first: it is
@@ -31,7 +37,65 @@ free, and says what a job costs and how wide its intervals are. Submit a job onl
 agreed to its epsilon. A result that is called unreliable must be reported as such."""
 
 
-def server(client: Client, cap: Budget) -> MCPServer[Any]:
+class Cap:
+    """The most that an assistant's jobs may cost together, and the file that adds them up.
+
+    Their epsilons are added, which is never less than what they cost together. Several processes
+    may use one file.
+
+    Parameters
+    ----------
+    epsilon
+        The cap.
+    path
+        The file, made where there is none.
+
+    Raises
+    ------
+    ValueError
+        Where the cap is no positive number, or the file holds something else.
+    """
+
+    def __init__(self, epsilon: float, path: Path) -> None:
+        if not 0.0 < epsilon < math.inf:
+            raise ValueError("a cap is a positive number")
+        self.epsilon, self._path = epsilon, path
+        self.take(0.0)
+
+    @property
+    def left(self) -> float:
+        """What is left of the cap."""
+        return self.take(0.0)
+
+    def take(self, epsilon: float) -> float:
+        """Add a cost where it fits, and return what is left then; less than 0 where it does not."""
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        with os.fdopen(handle, "r+") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            spent = self._spent(file.read())
+            left = self.epsilon - spent - epsilon
+            if epsilon and left >= 0.0:
+                file.seek(0)
+                file.write(json.dumps({"spent_epsilon": spent + epsilon}))
+                file.truncate()
+                file.flush()
+                os.fsync(file.fileno())
+        return left
+
+    def _spent(self, text: str) -> float:
+        if not text:
+            return 0.0
+        try:
+            spent = float(json.loads(text)["spent_epsilon"])
+        except (ValueError, TypeError, KeyError):
+            spent = math.nan
+        if not spent >= 0.0:
+            raise ValueError(f"{self._path} does not say what was spent: name another file")
+        return spent
+
+
+def server(client: Client, cap: Cap) -> MCPServer[Any]:
     """The tools, for one caller.
 
     Parameters
@@ -39,7 +103,7 @@ def server(client: Client, cap: Budget) -> MCPServer[Any]:
     client
         Connected with the caller's key.
     cap
-        What the assistant's jobs may cost together: their epsilons are added up.
+        What the assistant's jobs may cost together.
     """
     made: MCPServer[Any] = MCPServer("dpmcmc", instructions=INSTRUCTIONS, log_level="WARNING")
     tools = _Tools(client, cap)
@@ -91,7 +155,7 @@ def _family(formula: str, columns: list[Json]) -> str:
 class _Tools:
     """What the assistant may call. Docstrings are what it reads."""
 
-    def __init__(self, client: Client, cap: Budget) -> None:
+    def __init__(self, client: Client, cap: Cap) -> None:
         self._client, self._cap = client, cap
 
     def list_datasets(self) -> list[Json]:
@@ -121,7 +185,7 @@ class _Tools:
         return {**budget, "assistant": self._own()}
 
     def _own(self) -> Json:
-        return {"cap": self._cap.epsilon, "left": self._cap.remaining_pure}
+        return {"cap": self._cap.epsilon, "left": self._cap.left}
 
     def plan_job(
         self, dataset: str, formula: str, epsilon: float, family: str | None = None
@@ -160,13 +224,11 @@ class _Tools:
         if not plan["usable"] or not plan["affordable"]:
             why = "; ".join(plan["warnings"]) or "it does not fit into the budget"
             raise ToolError(f"Not sent, nothing was spent: {why}.")
-        try:
-            self._cap.take(PureEpsilon(plan["epsilon"]))
-        except BudgetExhaustedError as error:
+        if self._cap.take(plan["epsilon"]) < 0.0:
             raise ToolError(
                 f"Not sent, nothing was spent: the job costs epsilon {plan['epsilon']:.4g}, and"
-                f" {error.remaining:.4g} is left of this assistant's cap of {self._cap.epsilon:g}."
-            ) from None
+                f" {self._cap.left:.4g} is left of this assistant's cap of {self._cap.epsilon:g}."
+            )
         return self._client.submit(job | ({"name": name} if name else {}))
 
     def list_jobs(self) -> list[Json]:

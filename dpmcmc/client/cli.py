@@ -84,13 +84,11 @@ def mcp(
 ) -> None:
     """Serve tools to an assistant by the Model Context Protocol, on stdin and stdout."""
     try:
-        from dpmcmc.client.assistant import CAP_DELTA, server
+        from dpmcmc.client.assistant import Cap, server
     except ModuleNotFoundError:
         complain("this needs another package: pip install 'dpmcmc[client,mcp]'.", code=WRONG_WORDS)
-    from dpmcmc.fit.budget import Budget
-
     try:
-        budget = Budget(cap, CAP_DELTA, path=spent)
+        kept = Cap(cap, spent)
     except ValueError as error:
         complain(f"--cap, --spent: {error}", code=WRONG_WORDS)
-    server(client_of(context), budget).run("stdio")
+    server(client_of(context), kept).run("stdio")

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,8 @@ import pytest
 from mcp import Client as McpClient
 from mcp.client.stdio import StdioServerParameters
 
-from dpmcmc import Budget
 from dpmcmc.client import Client
-from dpmcmc.client.assistant import CAP_DELTA, server
+from dpmcmc.client.assistant import Cap, server
 from tests.api.support import METADATA, House, as_csv, csv_rows
 from tests.api.test_command_line import within
 
@@ -22,7 +22,7 @@ JOB = {"dataset": "people", "formula": "income ~ age + sex", "epsilon": 1.0}
 class Assistant:
     """An assistant of one analyst, and what its tools answer."""
 
-    def __init__(self, client: Client, cap: Budget) -> None:
+    def __init__(self, client: Client, cap: Cap) -> None:
         self.made = server(client, cap)
 
     def __call__(self, tool: str, **given: Any) -> Any:
@@ -46,8 +46,7 @@ def analyst(house: House) -> Any:
 
 @pytest.fixture
 def assistant(house: House, analyst: Any, tmp_path: Path) -> Assistant:
-    cap = Budget(2.0, CAP_DELTA, path=tmp_path / "spent.json")
-    return Assistant(within(house, analyst.key), cap)
+    return Assistant(within(house, analyst.key), Cap(2.0, tmp_path / "spent.json"))
 
 
 def test_from_a_plan_to_a_result(house: House, assistant: Assistant) -> None:
@@ -67,12 +66,14 @@ def test_from_a_plan_to_a_result(house: House, assistant: Assistant) -> None:
     assert assistant("list_jobs")[0]["name"] == "by an assistant"
 
 
-def test_its_cap_holds_in_every_process(house: House, analyst: Any, assistant: Assistant) -> None:
+def test_its_cap_holds_in_every_process(
+    house: House, analyst: Any, assistant: Assistant, tmp_path: Path
+) -> None:
     assistant("submit_job", **JOB)
     more = JOB | {"epsilon": 1.2}
     with pytest.raises(RuntimeError, match="1 is left of this assistant's cap of 2"):
         assistant("submit_job", **more)
-    again = Assistant(within(house, analyst.key), Budget.load(_file(assistant)))
+    again = Assistant(within(house, analyst.key), Cap(2.0, tmp_path / "spent.json"))
     with pytest.raises(RuntimeError, match="cap"):
         again("submit_job", **more)
     again("submit_job", **JOB)
@@ -81,9 +82,23 @@ def test_its_cap_holds_in_every_process(house: House, analyst: Any, assistant: A
     assert len(assistant("list_jobs")) == 2
 
 
-def _file(assistant: Assistant) -> Path:
-    tool = assistant.made._tool_manager._tools["submit_job"]
-    return Path(tool.fn.__wrapped__.__self__._cap._file)
+def test_threads_and_processes_share_what_is_left(tmp_path: Path) -> None:
+    cap = Cap(1.0, tmp_path / "spent.json")
+    with ThreadPoolExecutor(8) as pool:
+        left = list(pool.map(lambda _: Cap(1.0, tmp_path / "spent.json").take(0.125), range(40)))
+    assert sum(one >= 0.0 for one in left) == 8
+    assert cap.left == 0.0
+    assert Cap(2.0, tmp_path / "spent.json").left == 1.0
+
+
+@pytest.mark.parametrize("text", ["{}", '{"spent_epsilon": -1}', '{"spent_epsilon": NaN}', "no"])
+def test_a_file_that_says_something_else_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "spent.json").write_text(text)
+    with pytest.raises(ValueError, match="name another file"):
+        Cap(1.0, tmp_path / "spent.json")
+    for cap in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="positive"):
+            Cap(cap, tmp_path / "other.json")
 
 
 def test_what_is_not_sent_costs_nothing(house: House, assistant: Assistant) -> None:
