@@ -52,7 +52,7 @@ WORST_CURVE_NOISE = 0.15  # and for the cap that is taken
 # of what may be unseen, where a clip is taken for it; by how many times the sd may then be wider,
 # and where a likelihood is no quadratic: wide ones of it are unreliable for that. See
 # experiments/wider_clips.py
-NEARLY, MOST_WIDER, MOST_WIDER_BENT = 0.75, 2.0, 1.3
+NEARLY, MOST_WIDER, MOST_WIDER_BENT = 0.82, 2.0, 1.3
 MINUS_PART = 1.0 / 3.0  # of the clip of a curvature, that of what it has below zero
 CUT_WEIGHT = 1.5  # of a mean curvature that is cut, which one direction may have most of
 
