@@ -201,34 +201,47 @@ def image_health_check() -> list[str]:
 
 
 @contextlib.contextmanager
-def postgres_as_composed(stage: Stage) -> Iterator[None]:
-    """What the image's entry point makes of its variables: a user, a database, a password."""
+def postgres(superuser: str, password: str, port: int) -> Iterator[dict[str, str]]:
+    """A PostgreSQL of one's own. Gives the variables by which its programs find it."""
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     if not places:
         absent("PostgreSQL's own programs")
-    given = stage.environment("postgres")
     user = "postgres" if os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="dpmcmc-postgres-"))  # where that user may go
     secret = folder / "password"
-    secret.write_text(Path(given["POSTGRES_PASSWORD_FILE"]).read_text())
+    secret.write_text(password)
     if user:
         shutil.chown(folder, user)
         shutil.chown(secret, user)
     run = partial(subprocess.run, user=user, cwd="/", check=True, capture_output=True)
-    data, bin_, port = folder / "data", places[0], str(stage.ports["postgres"])
-    run([bin_ / "initdb", "-D", data, "-U", given["POSTGRES_USER"], "--no-sync",
+    data, bin_ = folder / "data", places[0]
+    run([bin_ / "initdb", "-D", data, "-U", superuser, "--no-sync",
          "--auth=scram-sha-256", f"--pwfile={secret}"])  # fmt: skip
     settings = "-c listen_addresses=127.0.0.1 -c fsync=off -c unix_socket_directories="
     start = [bin_ / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", f"-p {port} {settings}"]
     run([*start, "start"])
     try:
-        password = {**os.environ, "PGPASSWORD": secret.read_text()}
-        who = ["-h", "127.0.0.1", "-p", port, "-U", given["POSTGRES_USER"]]
-        run([bin_ / "createdb", *who, given["POSTGRES_DB"]], env=password)
-        yield
+        yield {
+            "PGHOST": "127.0.0.1",
+            "PGPORT": str(port),
+            "PGUSER": superuser,
+            "PGPASSWORD": password,
+            "PATH": f"{bin_}{os.pathsep}{os.environ['PATH']}",
+        }
     finally:
         run([bin_ / "pg_ctl", "-D", data, "-m", "immediate", "stop"])
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def postgres_as_composed(stage: Stage) -> Iterator[None]:
+    """What the image's entry point makes of its variables: a user, a database, a password."""
+    given = stage.environment("postgres")
+    password = Path(given["POSTGRES_PASSWORD_FILE"]).read_text()
+    with postgres(given["POSTGRES_USER"], password, stage.ports["postgres"]) as found:
+        created = ["createdb", given["POSTGRES_DB"]]
+        subprocess.run(created, env=os.environ | found, check=True, capture_output=True)
+        yield
 
 
 @pytest.mark.slow
@@ -255,6 +268,135 @@ def test_every_service_works_as_composed(compose: dict[str, Any], tmp_path: Path
     said = "".join((tmp_path / f"{name}.log").read_text() for name in ours(compose))
     assert not [path for path in stage.secrets.iterdir() if path.read_text() in said]
     assert os.listdir(stage.volume("api", "/data") / "datasets")
+
+
+GUIDE = ROOT / "docs/guides/one_machine.md"
+UNITS = ROOT / "deploy/systemd"
+
+
+class Machine:
+    """A virtual machine as the guide makes one, below a folder of this one.
+
+    Its commands run as they stand, but for places, ports, and what only an init system or a package
+    manager could do: `did` has those.
+    """
+
+    def __init__(self, folder: Path, database: dict[str, str], ports: dict[str, int]) -> None:
+        self.folder, self.ports = folder, ports
+        self.calls = folder / "calls"
+        programs = made(folder / "bin")
+        for name in ("apt-get", "useradd", "systemctl", "chown"):
+            self._program(programs / name, f'echo {name} "$@" >> {self.calls}')
+        self._program(programs / "runuser", 'shift 3; exec "$@"')
+        self._program(programs / "install", 'for place; do :; done; mkdir -p "$place"')
+        self.environment = {**os.environ, **database, "PGDATABASE": "postgres"}
+        self.environment["PATH"] = f"{programs}{os.pathsep}{database['PATH']}"
+        for place in ("etc", "lib", "cache", "units", "opt"):
+            made(folder / place)
+
+    @staticmethod
+    def _program(path: Path, script: str) -> None:
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def here(self, text: str) -> str:
+        """Text of the guide or of a unit as it is to be read on this machine."""
+        places = {
+            "python3 -m venv /opt/dpmcmc/.venv": "true",
+            "/opt/dpmcmc/.venv/bin/pip": "true",
+            "/opt/dpmcmc/.venv/bin/python": sys.executable,
+            ".venv/bin/python": sys.executable,
+            "/opt/dpmcmc": str(self.folder / "opt"),
+            "/etc/dpmcmc": str(self.folder / "etc"),
+            "/var/lib/dpmcmc": str(self.folder / "lib"),
+            "/var/cache/dpmcmc": os.environ["NUMBA_CACHE_DIR"],
+            "/etc/systemd/system": str(self.folder / "units"),
+            "redis-cli": f"redis-cli -p {self.ports['redis']}",
+            "127.0.0.1:5432": f"127.0.0.1:{self.ports['postgres']}",
+            "127.0.0.1:6379": f"127.0.0.1:{self.ports['redis']}",
+            "127.0.0.1:8000": f"127.0.0.1:{self.ports['api']}",
+            "--port 8000": f"--port {self.ports['api']}",
+        }
+        return re.sub("|".join(map(re.escape, places)), lambda at: places[at[0]], text)
+
+    def paste(self, block: str) -> str:
+        """Run a block of the guide. Returns what it printed."""
+        command = ["bash", "-euo", "pipefail", "-c", self.here(block)]
+        done = subprocess.run(
+            command, cwd=ROOT, env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, (block, done.stdout, done.stderr)
+        return done.stdout
+
+    def enabled(self) -> list[str]:
+        """The units that were enabled, in their order."""
+        lines = self.calls.read_text().splitlines()
+        (line,) = [line for line in lines if line.startswith("systemctl enable --now")]
+        return line.split()[3:]
+
+    def unit(self, name: str) -> tuple[list[str], dict[str, str]]:
+        """Command and environment of an installed unit."""
+        stem, _, instance = name.partition("@")
+        file = self.folder / "units" / f"{stem}{'@' if instance else ''}.service"
+        lines = [line.partition("=") for line in self.here(file.read_text()).splitlines()]
+        given = {key: value for key, _, value in lines if key}
+        written = Path(given["EnvironmentFile"]).read_text().split()
+        pairs = [pair.split("=", 1) for pair in (*written, *given["Environment"].split())]
+        environment = dict(pairs)
+        base = {"PATH": os.environ["PATH"], "PYTHONPATH": given["WorkingDirectory"]}
+        return given["ExecStart"].split(), base | environment
+
+
+@pytest.mark.slow
+@pytest.mark.services
+def test_one_machine_is_installed_by_pasted_commands(tmp_path: Path) -> None:
+    """Every block of the guide, then a job through the units that it installs."""
+    if shutil.which("redis-server") is None:
+        absent("redis-server")
+    blocks = re.findall(r"^```bash\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
+    *before, first_use, upgrade = blocks
+    ports = {name: free_port() for name in ("api", "postgres", "redis")}
+    password = secrets.token_hex(16)
+    config = tmp_path / "redis.conf"
+    config.write_text(f"port {ports['redis']}\ndir {tmp_path}\n")
+    broker = started(["redis-server", str(config)], dict(os.environ), tmp_path / "redis.log")
+    with postgres("postgres", password, ports["postgres"]) as database, broker:
+        machine = Machine(tmp_path, database, ports)
+        listens = partial(subprocess.run, ["redis-cli", "-p", str(ports["redis"]), "ping"])
+        assert within(30, lambda: listens(capture_output=True).returncode == 0)
+        for block in before:
+            machine.paste(block)
+        assert "appendonly yes" in config.read_text()
+        assert machine.enabled() == ["dpmcmc-api", "dpmcmc-recovery", "dpmcmc-worker@1"]
+        with contextlib.ExitStack() as running:
+            for name in machine.enabled():
+                command, environment = machine.unit(name)
+                running.enter_context(started(command, environment, tmp_path / f"{name}.log"))
+            url, key = f"http://127.0.0.1:{ports['api']}", (tmp_path / "etc/admin_key").read_text()
+            ready = [sys.executable, "-m", "app.health", f"{url}/readyz"]
+            log = tmp_path / "dpmcmc-api.log"
+            assert within(120, lambda: subprocess.run(ready).returncode == 0), log.read_text()
+            assert "Datasets" in machine.paste(first_use)
+            analyst, job = first_job(url, key.strip(), tmp_path)
+            with Client(url, analyst) as client:
+                answer = client.wait(job, timeout=120)
+        machine.paste(upgrade)
+    assert answer["status"] == "succeeded", (tmp_path / "dpmcmc-worker@1.log").read_text()[-2000:]
+    assert {file.name for file in UNITS.iterdir()} == {
+        file.name for file in (tmp_path / "units").iterdir()
+    }
+
+
+def test_units_set_only_settings_that_exist_and_may_write_their_own_places_alone() -> None:
+    settings = re.findall(r"^([A-Z_]+)=", GUIDE.read_text(), re.M)
+    assert set(settings) <= setting_names()
+    for file in UNITS.iterdir():
+        lines = file.read_text().splitlines()
+        assert "User=dpmcmc" in lines
+        assert {"ProtectSystem=strict", "NoNewPrivileges=yes", "CapabilityBoundingSet="} <= set(
+            lines
+        )
+        assert not [line for line in lines if line.startswith("ReadWritePaths")]
 
 
 def start(stage: Stage, name: str, running: contextlib.ExitStack) -> None:
