@@ -1,11 +1,12 @@
 """What may be asked of a stored release, and what is answered."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from app.api.schemas import Answer, Epsilon, ParameterOut, Positive, Request, VerdictOut, Word
+from dpmcmc.posterior.free.priors import Kind
 from dpmcmc.posterior.units import Scale
 from dpmcmc.queries.statistics.inference import AlgorithmName
 from dpmcmc.queries.statistics.questions import ThetaPrior
@@ -21,15 +22,44 @@ class PriorIn(Request):
 
     scale: of a normal its sd; of laplace, student_t and cauchy what the distance from loc is
     divided by; uniform takes none. df: of student_t. lower, upper: bounds, of any kind: lower 0 is
-    the positive half. A uniform without one of them is flat on that side.
+    the positive half. A uniform without one of them is flat on that side. horseshoe and
+    spike_and_slab are of coefficients of which few act. slab_sd: sd of those that do; the sd of the
+    job's prior where it is left out. inclusion: of spike_and_slab, the prior probability to act;
+    left out, it is estimated.
     """
 
-    kind: Literal["normal", "laplace", "student_t", "cauchy", "uniform"] = "normal"
+    kind: Kind = "normal"
     loc: float = 0.0
     scale: Positive | None = None
     df: Positive | None = None
     lower: float | None = None
     upper: float | None = None
+    slab_sd: Positive | None = None
+    inclusion: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+
+
+class OnePriorIn(PriorIn):
+    """One prior of all coefficients but intercepts: see PriorIn."""
+
+    kind: Kind
+
+
+FormulaIn = Annotated[str, Field(min_length=1, max_length=5000)]
+WrittenPrior = Annotated[str, Field(min_length=3, max_length=200)]
+
+
+def _form(prior: Any) -> str:
+    """Return which form a prior has: a text, one object for all, or several by parameter."""
+    if isinstance(prior, str):
+        return "text"
+    kind = prior.get("kind") if isinstance(prior, dict) else None
+    return "one" if isinstance(kind, str) and "(" not in kind else "several"
+
+
+AnyPrior = Annotated[
+    Annotated[PriorIn, Tag("object")] | Annotated[WrittenPrior, Tag("text")],
+    Discriminator(lambda prior: "text" if isinstance(prior, str) else "object"),
+]
 
 
 class ComparisonIn(Request):
@@ -59,16 +89,25 @@ class PosteriorIn(Request):
     bounds, beyond which nothing was fitted. contrasts: sums of parameters, each by its weight.
     comparisons, effects: of settings and of covariates. null: for each the Bayes factor of the
     model over the one in which these coefficients are fixed to these values, under these priors.
+    A prior may be written, as "normal(0, 0.02)", in the units of its column; one alone, as
+    "horseshoe()", is of all coefficients but intercepts. models: formulas with some of the job's
+    terms, for how probable each is beside the job's.
     """
 
     most_values = 20_000
-    prior: Annotated[dict[Parameter, PriorIn], Field(max_length=250)] = Field(default_factory=dict)
+    prior: Annotated[
+        Annotated[OnePriorIn, Tag("one")]
+        | Annotated[WrittenPrior, Tag("text")]
+        | Annotated[Annotated[dict[Parameter, AnyPrior], Field(max_length=250)], Tag("several")],
+        Discriminator(_form),
+    ] = Field(default_factory=dict)
     num_draws: Annotated[int, Field(ge=1, le=20_000)] = 1000
     given: Settings = Field(default_factory=list)
     contrasts: Annotated[list[Weights], Field(max_length=100)] = Field(default_factory=list)
     comparisons: Annotated[list[ComparisonIn], Field(max_length=100)] = Field(default_factory=list)
     effects: Annotated[list[EffectIn], Field(max_length=100)] = Field(default_factory=list)
     null: Annotated[list[Weights], Field(max_length=100)] = Field(default_factory=list)
+    models: Annotated[list[FormulaIn], Field(max_length=100)] = Field(default_factory=list)
 
 
 class SpreadOut(Answer):
@@ -84,9 +123,10 @@ class SpreadOut(Answer):
 
 
 class NamedSpreadOut(SpreadOut):
-    """One parameter."""
+    """One parameter. inclusion: probability that it acts, under a spike-and-slab prior."""
 
     name: str
+    inclusion: float | None = None
 
 
 class AppliedOut(Answer):
@@ -99,6 +139,8 @@ class AppliedOut(Answer):
     df: float | None
     lower: float | None
     upper: float | None
+    slab_sd: float | None = None
+    inclusion: float | None = None
 
 
 class PredictionOut(Answer):
@@ -162,6 +204,20 @@ class BayesFactorOut(Answer):
     error: float
 
 
+class ModelWeightOut(Answer):
+    """How probable a model is, of those compared, which were equally so before the release.
+
+    without: parameters of the job's model that are 0 in it. log_bayes_factor: natural logarithm of
+    its marginal likelihood over that of the job's model.
+    """
+
+    formula: str
+    without: list[str]
+    probability: float
+    log_bayes_factor: float
+    error: float
+
+
 class PosteriorOut(Answer):
     """A posterior under another prior, from what was released. draws: (draw, parameter).
 
@@ -183,6 +239,7 @@ class PosteriorOut(Answer):
     comparisons: list[ComparisonOut]
     effects: list[EffectOut]
     bayes_factors: list[BayesFactorOut]
+    models: list[ModelWeightOut]
     verdict: VerdictOut
 
 

@@ -282,7 +282,8 @@ def _written(options: Json) -> dict[str, str]:
 def question(form: dict[str, str], columns: list[Json]) -> Json:
     """Return the body of a question to a stored release. columns: of the dataset.
 
-    Fields are loc.NAME and scale.NAME of a parameter's prior, and at.NAME of a covariate.
+    Fields are loc.NAME and scale.NAME of a parameter's prior, at.NAME of a covariate, selecting, a
+    prior of all coefficients, and models, a formula a line.
     Raises NotReadError on what is no number.
     """
     body: Json = {"prior": {}}
@@ -293,6 +294,12 @@ def question(form: dict[str, str], columns: list[Json]) -> Json:
             loc = number(form, f"loc.{name}", f"{pointer}/loc")
             scale = number(form, key, f"{pointer}/scale")
             body["prior"][name] = {"kind": "normal", "loc": loc or 0.0, "scale": scale}
+    if selecting := form.get("selecting", ""):
+        if body["prior"]:
+            raise NotReadError("/prior", "is of all coefficients: leave the sds of single ones out")
+        body["prior"] = selecting
+    if models := [line.strip() for line in form.get("models", "").splitlines() if line.strip()]:
+        body["models"] = models
     setting: Json = {}
     for column in columns:
         name = column["name"]

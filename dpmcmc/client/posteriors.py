@@ -19,6 +19,8 @@ def tables(answer: Json) -> Iterator[Table]:
         "parameter",
         [(parameter["name"], parameter) for parameter in answer["summary"]],
     )
+    if any(parameter.get("inclusion") is not None for parameter in answer["summary"]):
+        yield _inclusion(answer["summary"])
     parts = (
         (
             "Mean response",
@@ -47,6 +49,24 @@ def tables(answer: Json) -> Iterator[Table]:
             yield _spreads(title, "of", rows)
     if answer["bayes_factors"]:
         yield _tests(answer["bayes_factors"])
+    if answer.get("models"):
+        yield _models(answer["models"])
+
+
+def _inclusion(summary: Sequence[Json]) -> Table:
+    grid = table("Probabilities to act, largest first", "coefficient", "probability")
+    acting = [parameter for parameter in summary if parameter.get("inclusion") is not None]
+    for parameter in sorted(acting, key=lambda parameter: -parameter["inclusion"]):
+        grid.add_row(escape(parameter["name"]), f"{parameter['inclusion']:.3f}")
+    return grid
+
+
+def _models(models: Sequence[Json]) -> Table:
+    grid = table("Models", "formula", "probability", "ln of the factor", "error")
+    for model in models:
+        numbers = f"{model['log_bayes_factor']:.2f}", f"{model['error']:.2g}"
+        grid.add_row(escape(model["formula"]), f"{model['probability']:.3f}", *numbers)
+    return grid
 
 
 def _ratio(answer: Json) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families.base import Model
-from dpmcmc.families.priors import Normals, pointer_to
+from dpmcmc.families.priors import Normals, pointer_to, unwritten
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design
 from dpmcmc.inputs.spec import JobSpec, ModelSpec
@@ -50,7 +50,8 @@ def with_groups(family: Model) -> Model:
             return means, sds
         scale = family.group_sd(design, model)
         if isinstance(model.prior, dict) and design.grouping.sd in model.prior:
-            own, at = model.prior[design.grouping.sd], pointer_to(design.grouping.sd)
+            name = design.grouping.sd
+            own, at = unwritten(model.prior[name], name), pointer_to(name)
             if own.loc != 0.0:
                 raise SpecError(f"{at}/loc", "must be 0: the prior of an sd is half of a normal")
             scale = own.scale

@@ -12,10 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, is_number, near
+from dpmcmc.base.names import LOG_SIGMA
+from dpmcmc.formula.design import Design
 from dpmcmc.inputs.spec import ModelSpec, NormalPrior, Prior
+from dpmcmc.inputs.written_priors import read_prior
 
 Floats = NDArray[np.float64]
 RIGHT = 'such as NormalPrior(scale=1), or some by parameter, {"age": NormalPrior(scale=1)}'
+LATER = "must be normal; ask the release for others afterwards: fit.release.posterior(...)"
 Normals = tuple[Floats, Floats]  # means and sds, (d,) each, of parameters as they are released
 POINTER = "/model/prior"
 DEFAULT_SCALE = NormalPrior().scale
@@ -38,9 +42,63 @@ def given(prior: Prior, names: Sequence[str], default: Normals, same: int | None
             raise SpecError(
                 pointer_to(name), f"no such parameter; there are {', '.join(names)}{guess}"
             )
-        k = names.index(name)
+        k, own = names.index(name), unwritten(own, name)
         means[k], sds[k] = own.loc, own.scale
     return means, sds
+
+
+def unwritten(own: NormalPrior | str, name: str) -> NormalPrior:
+    """Return a prior that is no text: see in_design."""
+    if isinstance(own, str):
+        raise SpecError(pointer_to(name), "is in the units of a column: resolve the model first")
+    return own
+
+
+def in_design(design: Design, model: ModelSpec, names: Sequence[str]) -> ModelSpec:
+    """Return the model with priors that are written, such as "normal(0, 0.02)", as those of the
+    design's coefficients. names: of parameters. Raises SpecError."""
+    if not isinstance(model.prior, dict):
+        return model
+    prior: dict[str, NormalPrior | str] = {}
+    for name, own in model.prior.items():
+        prior[name] = own
+        if isinstance(own, str):
+            numbers = _written(own, pointer_to(name))
+            unit = column_unit(design, names, name, pointer_to(name))
+            loc, scale = numbers.get("loc", 0.0) / unit, numbers["scale"] / unit
+            prior[name] = NormalPrior(loc=loc, scale=scale)
+    return replace(model, prior=prior)
+
+
+def column_unit(design: Design, names: Sequence[str], name: str, pointer: str) -> float:
+    """Return what a standardised parameter is times in the units of the columns.
+
+    Raises SpecError where there is no such parameter, or one in those units is a sum of several
+    standardised ones, as an intercept is.
+    """
+    if name not in names:
+        raise SpecError(pointer, f"no such parameter; there are {', '.join(names)}")
+    grouped = () if design.grouping is None else design.grouping.parameters
+    if name in grouped or name == LOG_SIGMA:
+        return 1.0
+    k = names.index(name) % len(design.parameters)
+    weights = {j: weight for row, j, weight in design.mixing if row == k and weight}
+    if set(weights) != {k}:
+        message = "is a sum of several in the units of the columns: give that of the standardised"
+        raise SpecError(pointer, f'{message} one, {{"{name}": NormalPrior(loc=0, scale=1)}}')
+    return weights[k]
+
+
+def _written(text: str, pointer: str) -> dict[str, float]:
+    """Return the numbers of a normal prior that is written. Raises SpecError."""
+    kind, numbers = read_prior(text, pointer)
+    if kind != "normal" or set(numbers) - {"loc", "scale"}:
+        raise SpecError(pointer, LATER)
+    if not 0.0 < numbers.get("scale", 0.0) < math.inf:
+        raise SpecError(pointer, "must have a scale above 0, such as normal(0, 0.02)")
+    if not math.isfinite(numbers.get("loc", 0.0)):
+        raise SpecError(pointer, "must have finite numbers")
+    return numbers
 
 
 def usual(count: int) -> Normals:
@@ -68,15 +126,16 @@ def resolved(
     if not means.any() and (sds == sds[0]).all() and SMALLEST_SD <= sds[0] <= LARGEST_SD:
         return replace(model, prior=NormalPrior(scale=float(sds[0])))
     both = zip(means.tolist(), sds.tolist(), strict=True)
-    named = {
+    named: dict[str, NormalPrior | str] = {
         name: NormalPrior(loc=mean, scale=sd) for name, (mean, sd) in zip(names, both, strict=True)
     }
     return replace(model, prior=named)
 
 
-def _check_far(named: dict[str, NormalPrior], names: Sequence[str], default: Normals) -> None:
+def _check_far(named: dict[str, NormalPrior | str], names: Sequence[str], default: Normals) -> None:
     """Refuse what arithmetic in units of the default would lose."""
-    for name, own in named.items():
+    for name, asked in named.items():
+        own = unwritten(asked, name)
         mean, sd = (float(part[names.index(name)]) for part in default)
         if not abs(own.loc - mean) <= MOST_DEFAULT_SDS * sd:
             low, high = mean - MOST_DEFAULT_SDS * sd, mean + MOST_DEFAULT_SDS * sd
@@ -93,19 +152,24 @@ def check_numbers(prior: Prior) -> None:
     if isinstance(prior, NormalPrior):
         _check_one(prior, POINTER, SMALLEST_SD, LARGEST_SD)
         return
+    if isinstance(prior, str):
+        kind, _ = read_prior(prior, POINTER)
+        raise SpecError(POINTER, f"must be by parameter, {RIGHT}" if kind == "normal" else LATER)
     if not isinstance(prior, dict):
         raise SpecError(POINTER, f"must be a normal prior, {RIGHT}")
     for name, own in prior.items():
-        _check_one(own, pointer_to(name), 0.0, math.inf)
+        if isinstance(own, str) and "(" not in own:
+            raise SpecError(pointer_to(name), f"must be a normal prior, {RIGHT}")
+        if isinstance(own, str):
+            _written(own, pointer_to(name))
+        else:
+            _check_one(own, pointer_to(name), 0.0, math.inf)
 
 
 def _check_one(prior: NormalPrior, at: str, least: float, most: float) -> None:
     kind = getattr(prior, "kind", "normal")
     if not isinstance(kind, str) or kind != "normal":
-        message = (
-            "must be normal; ask the release for others afterwards: fit.release.posterior(...)"
-        )
-        raise SpecError(f"{at}/kind", message)
+        raise SpecError(f"{at}/kind", LATER)
     if not isinstance(prior, NormalPrior):
         raise SpecError(at, f"must be a normal prior, {RIGHT}")
     for field in ("scale", "loc"):

@@ -46,7 +46,7 @@ class NormalPrior:
     kind: Literal["normal"] = "normal"
 
 
-Prior = NormalPrior | dict[str, NormalPrior] | None
+Prior = NormalPrior | dict[str, NormalPrior | str] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class ModelSpec:
     prior
         One prior for all coefficients, or some by the names of parameters; the planner fills in the
         others from public bounds. Priors are of standardised coefficients, although results are in
-        the units of the columns.
+        the units of the columns; one that is written as "normal(0, 0.02)" is in those as well.
     tempering
         T in (0, 1], the power of the likelihood; None is 1.
     weights

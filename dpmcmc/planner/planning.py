@@ -18,6 +18,7 @@ from dpmcmc.base.floating import own_errors
 from dpmcmc.base.plain import plain
 from dpmcmc.base.private import Neighbouring
 from dpmcmc.families import MODELS
+from dpmcmc.families.priors import in_design
 from dpmcmc.formula.arithmetic import LEFT
 from dpmcmc.formula.columns import Floats
 from dpmcmc.formula.design import POINTER, Design, make_design
@@ -325,6 +326,9 @@ def plan(
     design = make_design(schema, spec.model.formula)
     family = MODELS[spec.model.family]
     check_pair(design, spec.model)
+    if isinstance(spec.model.prior, dict):
+        names = family.parameters(design, spec.model)
+        spec = replace(spec, model=in_design(design, spec.model, names))
     family.check(design, spec.model)
     check_dependence(design)
     spec = replace(spec, model=family.resolved(design, spec.model))

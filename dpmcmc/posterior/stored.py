@@ -11,7 +11,9 @@ from typing import Any, cast
 import numpy as np
 
 from dpmcmc.base.errors import SpecError, near
+from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families import MODELS
+from dpmcmc.families.priors import column_unit
 from dpmcmc.families.scores.base import Family, is_additive
 from dpmcmc.families.scores.given import log_middle
 from dpmcmc.formula.design import Design, make_design
@@ -21,8 +23,16 @@ from dpmcmc.inputs.schema import NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, NormalPrior
 from dpmcmc.posterior.breadth import notes
 from dpmcmc.posterior.free.closed import Closed
-from dpmcmc.posterior.free.posterior import FreePosterior
-from dpmcmc.posterior.free.priors import CoefficientPrior, Floats, check_number, checked, half
+from dpmcmc.posterior.free.posterior import FreePosterior, ModelWeight
+from dpmcmc.posterior.free.priors import (
+    SELECTING,
+    CoefficientPrior,
+    Floats,
+    check_number,
+    checked,
+    half,
+    of_text,
+)
 from dpmcmc.posterior.free.settings import at
 from dpmcmc.posterior.free.walk import walked
 from dpmcmc.posterior.remedies import epsilon_at, remarks, remedy
@@ -42,7 +52,8 @@ from dpmcmc.releases.whitening import Whitening
 from dpmcmc.samplers.starting import release_of
 
 NUM_DRAWS, MOST_DRAWS = 4000, 1_000_000
-RequestedPrior = NormalPrior | CoefficientPrior
+Unwritten = NormalPrior | CoefficientPrior
+RequestedPrior = Unwritten | str
 
 
 class StoredRelease:
@@ -148,7 +159,7 @@ class StoredRelease:
 
     def posterior(
         self,
-        prior: Mapping[str, RequestedPrior] | None = None,
+        prior: Mapping[str, RequestedPrior] | RequestedPrior | None = None,
         num_draws: int = NUM_DRAWS,
         *,
         scale: Scale = "original",
@@ -159,9 +170,11 @@ class StoredRelease:
         Parameters
         ----------
         prior
-            Priors by parameter, of the standardised coefficients as in a job, for any scale. Other
-            parameters keep the job's prior. With normal priors the posterior has a closed form;
-            with others, which only coefficients can have, it is sampled.
+            Priors by parameter, of the standardised coefficients as in a job, for any scale; those
+            that are written, such as "normal(0, 0.02)", are in the units of the columns. Other
+            parameters keep the job's prior. One prior alone, such as horseshoe(), is of every
+            standardised coefficient but intercepts. With normal priors the posterior has a closed
+            form; with others, which only coefficients can have, it is sampled.
         num_draws
             Number of draws.
         scale
@@ -186,7 +199,7 @@ class StoredRelease:
         if type(num_draws) is not int or not 1 <= num_draws <= MOST_DRAWS:
             raise SpecError("/num_draws", f"must be a whole number between 1 and {MOST_DRAWS}")
         random = random or SystemRandom()
-        grouped, prior = self._of_groups(prior or {})
+        grouped, prior = self._of_groups(self._by_name(prior or {}))
         (mean, precision), others = self._joined(prior)
         job_posterior = grouped.posterior(mean, precision, random)
         conflict = self._conflict(mean, precision, prior or ())
@@ -202,9 +215,103 @@ class StoredRelease:
         reasons = (*self._judged(draws, precision if prior else None), *conflict)
         return FreePosterior(self, draws, tested, priors, reasons, scale)
 
-    def _of_groups(
-        self, prior: Mapping[str, RequestedPrior]
-    ) -> tuple[Stored, Mapping[str, RequestedPrior]]:
+    def compare(
+        self,
+        formulas: Sequence[str],
+        prior: Mapping[str, RequestedPrior] | None = None,
+        *,
+        random: RandomSource | None = None,
+    ) -> list[ModelWeight]:
+        """Return posterior probabilities of smaller models of the same rows, at no cost.
+
+        Each is the job's model without some of its terms: its coefficients of them are 0. Its
+        marginal likelihood over the job's is the density of the posterior there over that of the
+        prior (Savage-Dickey), the noise of the release included.
+
+        Parameters
+        ----------
+        formulas
+            One or more, of the job's response, each with some of the terms of the job's formula.
+            The job's own is always compared, and first.
+        prior
+            Priors that are not the job's, by parameter, as of `posterior`: normal, or with a
+            density at 0.
+        random
+            For tests only.
+
+        Returns
+        -------
+        list of ModelWeight
+            The job's model and the others in their order. Before the release all are as probable.
+
+        Raises
+        ------
+        SpecError
+            If a formula has what the job's has not; the message names it.
+
+        Examples
+        --------
+        >>> fit.release.compare(["cured ~ dose", "cured ~ 1"])
+        """
+        return self.posterior(prior, random=random).compare_models(formulas)
+
+    def without(self, formula: str, pointer: str) -> tuple[str, ...]:
+        """Return the parameters that the job's model has and the one with this formula has not.
+
+        Raises SpecError where it has others, or another response.
+        """
+        if not isinstance(formula, str):
+            raise SpecError(pointer, 'must be a formula, such as "y ~ a"')
+        try:
+            smaller = make_design(self._design.schema, formula)
+        except SpecError as error:
+            raise SpecError(pointer, error.message) from None
+        model, whole = replace(self._own.model, formula=formula), self._design
+        names = MODELS[model.family].parameters(smaller, model)
+        if (smaller.response, smaller.offsets) != (whole.response, whole.offsets):
+            raise SpecError(pointer, "must have the response and the offsets of the job's formula")
+        others = [name for name in names if name not in self.parameters]
+        if others or smaller.grouping != whole.grouping:
+            absent = ", ".join(others) or "other groups"
+            raise SpecError(pointer, f"has what the job's formula has not: {absent}")
+        left = tuple(name for name in self.parameters if name not in names)
+        if any(name.split(":")[-1] == INTERCEPT for name in left):
+            raise SpecError(pointer, "has no intercept: columns are then not centred as the job's")
+        return left
+
+    def _by_name(
+        self, prior: Mapping[str, RequestedPrior] | RequestedPrior
+    ) -> Mapping[str, Unwritten]:
+        """Return priors by parameter: one alone is of all coefficients but intercepts."""
+        if isinstance(prior, Mapping):
+            return {name: self._unwritten(own, name) for name, own in prior.items()}
+        if isinstance(prior, str):
+            prior = of_text(prior, "/prior")
+        if not isinstance(prior, CoefficientPrior) or not prior.selects:
+            message = 'must be priors by parameter, such as {"age": CoefficientPrior(...)}'
+            raise SpecError("/prior", f"{message}, or alone {' or '.join(SELECTING)}")
+        d = len(self._design.parameters)
+        slopes = [
+            k for k in range(self.coefficients) if self._design.parameters[k % d] != INTERCEPT
+        ]
+        if not slopes:
+            raise SpecError("/prior", "is of all coefficients but intercepts: there are none")
+        return {self.parameters[k]: prior for k in slopes}
+
+    def _unwritten(self, prior: RequestedPrior, name: str) -> Unwritten:
+        """Return a prior of the design's parameter, of one that may be written in columns' units.
+
+        Raises SpecError.
+        """
+        if not isinstance(prior, str):
+            return prior
+        self.index(name, "/prior")
+        own = of_text(prior, at("/prior", name))
+        if own.selects:
+            return own
+        return own.within(column_unit(self._design, self.parameters, name, at("/prior", name)), 0.0)
+
+    def _of_groups(self, prior: Mapping[str, Unwritten]) -> tuple[Stored, Mapping[str, Unwritten]]:
         """Return what is stored, with the prior of the sd of groups that asked, and other priors.
 
         Raises SpecError.
@@ -225,7 +332,7 @@ class StoredRelease:
         return changed, {other: prior[other] for other in prior if other != grouping.sd}
 
     def _joined(
-        self, prior: Mapping[str, RequestedPrior]
+        self, prior: Mapping[str, Unwritten]
     ) -> tuple[tuple[Floats, Floats], dict[int, CoefficientPrior]]:
         """Return normal priors as (mean, precision), each (d,), and the other priors by index."""
         if not isinstance(prior, Mapping):
@@ -238,6 +345,9 @@ class StoredRelease:
         for name, given in prior.items():
             pointer = at("/prior", name)
             k, checked_prior = self.index(name, "/prior"), checked(given, pointer)
+            if checked_prior.selects and k < self.coefficients:
+                sd = float(unit[k]) * float(self._prior[1][k]) ** -0.5
+                checked_prior = checked_prior.filled(sd)
             scaled_prior = checked_prior.within(float(unit[k]), float(shift[k]))
             if scaled_prior.plain and scaled_prior.scale is not None:
                 mean[k], precision[k] = scaled_prior.loc, scaled_prior.scale**-2.0
@@ -263,7 +373,8 @@ class StoredRelease:
         draws = self._released(positions)
         precision = normals[1].copy()
         for k, prior in others.items():
-            precision[k] = 0.0 if prior.scale is None else prior.scale**-2.0
+            scale = prior.slab_sd or prior.scale
+            precision[k] = 0.0 if scale is None else scale**-2.0
         reasons = self._judged(draws, precision)
         if not walk.r_hat <= MAX_RHAT:
             problem = f"chains from the prior and from the estimate differ (R-hat {walk.r_hat:.3f})"
@@ -273,7 +384,9 @@ class StoredRelease:
             sampled = few_events.Posterior(positions.mean(axis=0), spread)
             problems = few_events.problems(self._stored, self._design, self._link, sampled)
             reasons = (*reasons, *problems)
-        return FreePosterior(self, draws, walk, self._in_units(normals, others), reasons)
+        inclusion = {self.parameters[k]: share for k, share in walk.inclusion.items()}
+        priors = self._in_units(normals, others)
+        return FreePosterior(self, draws, walk, priors, reasons, inclusion=inclusion)
 
     def _in_units(
         self, normals: tuple[Floats, Floats], others: Mapping[int, CoefficientPrior]

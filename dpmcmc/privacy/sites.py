@@ -207,6 +207,9 @@ OTHER_DRAWS = {
     "dpmcmc.queries.statistics.inference_targets:simulated": "simulated rows, given the parameter",
     "dpmcmc.families.scores.responses:_numbers": "predicted responses given what was released",
     "dpmcmc.families.scores.responses:number_by": "predicted responses given what was released",
+    "dpmcmc.posterior.free.priors:Shrinkage.precisions": "scales of priors, given what was released",
+    "dpmcmc.posterior.free.priors:Together.rates": "rates of priors, given what was released",
+    "dpmcmc.posterior.free.walk:_spread": "numbers in place of ties, for R-hat",
     "dpmcmc.inputs.schema:_dummy_values": "dummy rows, of public facts and a public seed",
 }
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.api.questions import PosteriorOut
-from tests.api.support import Caller, House, as_csv, csv_rows, job_of
+from tests.api.support import Caller, House, as_csv, csv_rows, job_of, signed_in
 
 ROWS = 4000
 MODEL = {"family": "logistic", "formula": "income ~ age + sex"}
@@ -152,7 +152,7 @@ def test_a_column_that_matters_is_favoured_and_one_that_does_not_is_not(
         ({"prior": {"age": {"scale": 0.0}}}, "/prior/age/scale"),
         ({"prior": {"age": {"scale": 1e9}}}, "/prior/age/scale"),
         ({"prior": {"age": {"loc": 1e40, "scale": 1.0}}}, "/prior/age/loc"),
-        ({"prior": {"age": {"kind": "horseshoe", "scale": 1.0}}}, "/prior/age/kind"),
+        ({"prior": {"age": {"kind": "gamma", "scale": 1.0}}}, "/prior/age/kind"),
         ({"prior": {"age": {"kind": "cauchy"}}}, "/prior/age/scale"),
         ({"prior": {"age": {"kind": "student_t", "scale": 1.0}}}, "/prior/age/df"),
         ({"prior": {"age": {"kind": "uniform", "lower": 2, "upper": 1}}}, "/prior/age/upper"),
@@ -349,3 +349,66 @@ def test_a_plan_says_how_wide_its_result_will_be(analyst: Caller, many: str) -> 
     ]
     assert sorted(widths, reverse=True) == widths
     assert 1.0 < widths[-1] < widths[0] < 5.0
+
+
+def test_priors_that_select_and_smaller_models_are_free(
+    analyst: Caller, released: dict[str, Any]
+) -> None:
+    path = f"/v1/jobs/{released['id']}/posteriors"
+    question = {"prior": "spike_and_slab()", "num_draws": 100}
+    answer = analyst.post(path, json=question)
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    assert PosteriorOut.model_validate(told).model_dump(mode="json") == told
+    inclusion = {one["name"]: one["inclusion"] for one in told["summary"]}
+    assert inclusion["Intercept"] is None
+    assert all(0.0 <= inclusion[name] <= 1.0 for name in ("age", "sex[Male]"))
+    assert told["models"] == []
+    kinds = {one["name"]: one["kind"] for one in told["priors"]}
+    assert kinds == {"Intercept": "normal", "age": "spike_and_slab", "sex[Male]": "spike_and_slab"}
+    one = {"kind": "horseshoe", "scale": 0.1}
+    for prior in (one, {"age": one}, {"age": "horseshoe(0.1)", "sex[Male]": "normal(0, 1)"}):
+        assert analyst.post(path, json={"prior": prior, "num_draws": 10}).status_code == 200
+    models = {"models": ["income ~ age", "income ~ 1"], "num_draws": 10, "prior": {}}
+    told = analyst.post(path, json=models).json()
+    assert [one["formula"] for one in told["models"]] == [MODEL["formula"], *models["models"]]
+    assert sum(one["probability"] for one in told["models"]) == pytest.approx(1.0)
+    for wrong, pointer in (
+        ({"models": ["income ~ hours"]}, "/models/0"),
+        ({"prior": "normal(0, 1)"}, "/prior"),
+        ({"prior": {"age": "normal(0)"}}, "/prior/age"),
+        ({"prior": {"kind": "horseshoe", "lower": 0.0}}, "/prior/age/lower"),
+        ({"prior": {"Intercept": "normal(0, 1)"}}, "/prior/Intercept"),
+    ):
+        refused = analyst.post(path, json=wrong)
+        assert refused.status_code == 422, wrong
+        assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]
+
+
+def test_a_job_takes_a_written_prior_in_the_units_of_its_column(analyst: Caller, many: str) -> None:
+    model = {**MODEL, "prior": {"age": "normal(0, 0.02)"}}
+    job = analyst.post("/v1/jobs", json=ask(many, model=model))
+    assert job.status_code == 202, job.text
+    prior = job.json()["spec"]["model"]["prior"]["age"]
+    assert prior == {"kind": "normal", "loc": 0.0, "scale": pytest.approx(0.02 * 36.5)}
+    model = {**MODEL, "prior": {"age": "horseshoe()"}}
+    refused = analyst.post("/v1/plans", json=ask(many, model=model))
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/model/prior/age"
+
+
+def test_the_page_asks_for_selection_and_smaller_models(
+    house: House, analyst: Caller, released: dict[str, Any]
+) -> None:
+    csrf = signed_in(house, analyst.key)
+    assert "spike_and_slab()" in house.http.get(f"/jobs/{released['id']}").text
+    form = {"csrf": csrf, "selecting": "spike_and_slab()"}
+    answer = house.http.post(f"/jobs/{released['id']}/posterior", data=form)
+    assert "Probability to act" in answer.text
+    form = {"csrf": csrf, "models": "income ~ age\n\nincome ~ 1"}
+    answer = house.http.post(f"/jobs/{released['id']}/posterior", data=form)
+    assert "Models compared" in answer.text
+    assert "Probability to act" not in answer.text
+    form = {"csrf": csrf, "selecting": "horseshoe()", "scale.age": "1"}
+    answer = house.http.post(f"/jobs/{released['id']}/posterior", data=form)
+    assert "leave the sds of single ones out" in answer.text

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from app.services.results.fetch import Kept
@@ -56,7 +57,9 @@ ANSWER = asked(
     comparisons=[({"dose": 8}, {"dose": 2})],
     effects=[EffectAsked("dose", [{"dose": 5}], None, None)],
     null=[{"dose": 0.0}],
+    models=["cured ~ 1"],
 )
+SELECTED = asked(prior="spike_and_slab()")
 
 
 class Handler(QuietHandler):
@@ -104,10 +107,19 @@ def test_an_answer_is_shown_part_by_part_with_its_verdict(peer: str, tmp_path: P
         "dose, per unit",
         "Bayes factors",
         "the larger model",
+        "Models",
+        "cured ~ 1",
         "Reliable:",
         "Nothing is charged",
     ):
         assert part in shown, part
+
+
+def test_probabilities_to_act_are_shown() -> None:
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(*posteriors.tables(SELECTED))
+    assert "Probabilities to act" in shown.get()
 
 
 def test_a_response_of_several_categories_is_shown_by_their_probabilities() -> None:

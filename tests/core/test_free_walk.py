@@ -226,7 +226,7 @@ def test_tails_of_intervals_are_reached():
 @pytest.mark.parametrize(
     ("one", "field"),
     [
-        (prior("horseshoe", scale=1.0), "kind"),
+        (prior("gamma", scale=1.0), "kind"),
         (prior("laplace"), "scale"),
         (prior("laplace", scale=0.0), "scale"),
         (prior("cauchy", scale=math.nan), "scale"),

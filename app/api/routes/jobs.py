@@ -14,7 +14,7 @@ from app.api.formats import FORMATS, JSON, as_files, negotiate
 from app.api.paging import DEFAULT_LIMIT, Cursor, Limit
 from app.api.pieces import download
 from app.api.problems import of_status
-from app.api.questions import PosteriorIn, PosteriorOut
+from app.api.questions import PosteriorIn, PosteriorOut, PriorIn
 from app.api.reasons import REASONS
 from app.api.schemas import (
     ROW_PROTECTED,
@@ -280,16 +280,25 @@ def summary(
     )
 
 
+def _prior(prior: PriorIn | str) -> CoefficientPrior | str:
+    return prior if isinstance(prior, str) else CoefficientPrior(**dict(prior))
+
+
 def _question(body: PosteriorIn, scale: Scale) -> Question:
     """What the planners' processes are asked."""
     return Question(
-        prior={name: CoefficientPrior(**dict(prior)) for name, prior in body.prior.items()},
+        prior=(
+            {name: _prior(prior) for name, prior in body.prior.items()}
+            if isinstance(body.prior, dict)
+            else _prior(body.prior)
+        ),
         num_draws=body.num_draws,
         given=body.given,
         contrasts=body.contrasts,
         comparisons=[(pair.given, pair.against) for pair in body.comparisons],
         effects=[EffectAsked(**dict(effect)) for effect in body.effects],
         null=body.null,
+        models=body.models,
         scale=scale,
     )
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from app.services.errors import Fault
 from app.services.results.fetch import Kept
 from dpmcmc.base.errors import SpecError
-from dpmcmc.posterior.free.posterior import FreePosterior
+from dpmcmc.posterior.free.posterior import FreePosterior, ModelWeight
 from dpmcmc.posterior.free.priors import CoefficientPrior
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.posterior.units import Scale
@@ -35,13 +35,14 @@ class EffectAsked:
 class Question:
     """What is asked of a stored release: another prior, predictions, contrasts, effects."""
 
-    prior: Mapping[str, CoefficientPrior]
+    prior: Mapping[str, CoefficientPrior | str] | CoefficientPrior | str
     num_draws: int
     given: Sequence[Setting] = ()
     contrasts: Sequence[Mapping[str, float]] = ()
     comparisons: Sequence[tuple[Setting, Setting]] = ()
     effects: Sequence[EffectAsked] = ()
     null: Sequence[Mapping[str, float]] = ()
+    models: Sequence[str] = ()
     scale: Scale = "original"
 
 
@@ -76,7 +77,8 @@ def _answer(posterior: FreePosterior, asked: Question) -> dict[str, Any]:
         "priors": [{"name": name, **asdict(prior)} for name, prior in posterior.priors.items()],
         "draws": posterior.shown.tolist(),
         "summary": [
-            {"name": n, **asdict(parameter)} for n, parameter in posterior.summary().items()
+            {"name": n, **asdict(parameter), "inclusion": posterior.inclusion.get(n)}
+            for n, parameter in posterior.summary().items()
         ],
         "predictions": _predictions(posterior, asked.given),
         "contrasts": [
@@ -93,8 +95,13 @@ def _answer(posterior: FreePosterior, asked: Question) -> dict[str, Any]:
             for change in _effects(posterior, effect, f"/effects/{k}")
         ],
         "bayes_factors": [_tested(posterior, n, f"/null/{k}") for k, n in enumerate(asked.null)],
+        "models": [asdict(model) for model in _models(posterior, asked.models)],
         "verdict": asdict(posterior.verdict),
     }
+
+
+def _models(posterior: FreePosterior, formulas: Sequence[str]) -> Sequence[ModelWeight]:
+    return posterior.compare_models(formulas) if formulas else ()
 
 
 def _predictions(posterior: FreePosterior, given: Sequence[Setting]) -> list[dict[str, Any]]:

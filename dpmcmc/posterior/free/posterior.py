@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Protocol
 
@@ -47,6 +47,9 @@ class ReleaseOfJob(Protocol):
     def index(self, name: str, pointer: str) -> int:
         """Return the index of a parameter. Raises SpecError where there is none of this name."""
 
+    def without(self, formula: str, pointer: str) -> tuple[str, ...]:
+        """Return the parameters that the model of a smaller formula has not. Raises SpecError."""
+
     def fixed(
         self, values: Mapping[str, float], scale: Scale, pointer: str
     ) -> tuple[Floats, Floats]:
@@ -78,12 +81,28 @@ class BayesFactor:
     error: float
 
 
+@dataclass(frozen=True, slots=True)
+class ModelWeight:
+    """How probable a model is, of those compared.
+
+    without: parameters of the largest that are 0 in it. log_bayes_factor: natural logarithm of its
+    marginal likelihood over that of the largest, 0 of that itself. error: its sd.
+    """
+
+    formula: str
+    without: tuple[str, ...]
+    probability: float
+    log_bayes_factor: float
+    error: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FreePosterior:
     """Draws (draw, parameter) from the posterior under one prior, and what follows from them.
 
     draws: of the standardised design. priors: of each of its parameters, where the model is linear.
     reasons: problems in addition to the release's. scale: of summaries, contrasts and nulls.
+    inclusion: probability that a coefficient is not 0, of those that have a spike-and-slab prior.
     """
 
     release: ReleaseOfJob
@@ -92,6 +111,7 @@ class FreePosterior:
     priors: Mapping[str, CoefficientPrior]
     reasons: tuple[str, ...] = ()
     scale: Scale = "original"
+    inclusion: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def shown(self) -> Floats:
@@ -154,18 +174,21 @@ class FreePosterior:
         """Raise SpecError where the null has no prior density in closed form."""
         bounded = 0
         for name, row, end in zip(names, weights, values.tolist(), strict=True):
-            directions, field = np.flatnonzero(row), at(pointer, name)
+            directions, member = np.flatnonzero(row), at(pointer, name)
             if len(directions) != 1:
                 message = "is a sum of coefficients that have priors: test it on the design's scale"
-                raise SpecError(field, message)
+                raise SpecError(member, message)
             prior, value = self.tested.others.get(int(directions[0])), end / row[directions[0]]
             if prior is None:
                 continue
+            if prior.selects:
+                message = f"has no Bayes factor under {prior.kind}: give it another prior"
+                raise SpecError(member, message)
             if not prior.proper:
                 message = "has a prior without an end, so without a density: give lower and upper"
-                raise SpecError(field, message)
+                raise SpecError(member, message)
             if not prior.low <= value <= prior.high:
-                raise SpecError(field, "lies outside of its prior's bounds, on the design's scale")
+                raise SpecError(member, "lies outside of its prior's bounds, on the design's scale")
             bounded += prior.bounded
         if bounded > 1:
             raise SpecError(pointer, "at most one coefficient whose prior has bounds at a time")
@@ -173,6 +196,31 @@ class FreePosterior:
     def log_bayes_factor(self, null: Mapping[str, float], *, pointer: str = "/null") -> float:
         """Return `bayes_factor` without its error. Raises SpecError."""
         return self.bayes_factor(null, pointer=pointer).log
+
+    def compare_models(
+        self, formulas: Sequence[str], *, pointer: str = "/models"
+    ) -> list[ModelWeight]:
+        """Return how probable this model and smaller ones are, as `StoredRelease.compare`."""
+        if isinstance(formulas, str) or not isinstance(formulas, Sequence) or not formulas:
+            raise SpecError(pointer, 'must be a list of formulas, such as ["y ~ a", "y ~ 1"]')
+        own = self.release.spec.model.formula
+        models: list[tuple[str, tuple[str, ...], BayesFactor]] = [(own, (), BayesFactor(0.0, 0.0))]
+        on_design = replace(self, scale="design")
+        for k, formula in enumerate(formulas):
+            left = self.release.without(formula, f"{pointer}/{k}")
+            if not left and formula.strip() == own.strip():
+                continue  # it stands first
+            if any(left == other for _, other, _ in models):
+                raise SpecError(f"{pointer}/{k}", "is the same model as one before it")
+            factor = on_design.bayes_factor(dict.fromkeys(left, 0.0), pointer=f"{pointer}/{k}")
+            models.append((formula, left, BayesFactor(-factor.log, factor.error)))
+        logs = np.array([factor.log for _, _, factor in models])
+        weights = np.exp(logs - logs.max())
+        weights /= weights.sum()
+        return [
+            ModelWeight(formula, left, share, factor.log, factor.error)
+            for (formula, left, factor), share in zip(models, weights.tolist(), strict=True)
+        ]
 
     def predict(
         self,

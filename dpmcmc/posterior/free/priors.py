@@ -8,20 +8,28 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, gammaln, ndtr, stdtr
+from scipy.special import betaincinv, gammaincinv, gammaln, ndtr, stdtr
 
 from dpmcmc.base.errors import SpecError, near
 from dpmcmc.inputs.spec import NormalPrior
+from dpmcmc.inputs.written_priors import read_prior
 from dpmcmc.privacy.noise import RandomSource
 
 Floats = NDArray[np.float64]
-Kind = Literal["normal", "laplace", "student_t", "cauchy", "uniform"]
+Kind = Literal["normal", "laplace", "student_t", "cauchy", "uniform", "horseshoe", "spike_and_slab"]
+SELECTING = (
+    "horseshoe",
+    "spike_and_slab",
+)  # priors of coefficients of which few act
 LARGEST_NUMBER, LEAST_SCALE, MOST_SCALE = 1e30, 1e-6, 1e6  # of numbers that are asked about
 LEAST_DF, MOST_DF = 1.0, 1e4
+VARIANCES = (1e-12, 1e12)  # of a horseshoe's scales
+USUAL_SCALE = 0.1  # of a horseshoe, over the sd of coefficients that act
+LEAST_INCLUSION = 1e-9
 LEAST_MASS = 1e-100  # of a prior between its bounds
 # of a scale: a Laplace prior's variance is drawn as if nothing were nearer to its peak
 MIN_SCALE_RATIO = 1e-8
@@ -34,16 +42,20 @@ class CoefficientPrior:
     Parameters
     ----------
     kind
-        normal, laplace, student_t, cauchy or uniform.
+        normal, laplace, student_t, cauchy or uniform; horseshoe or spike_and_slab, see there.
     loc
         Centre of the distribution.
     scale
-        Scale of the distribution, for a normal its sd; not of uniform.
+        Scale of the distribution, for a normal its sd; not of uniform. Of horseshoe that of the
+        common scale.
     df
         Degrees of freedom of student_t.
     lower, upper
         Bounds; the prior is truncated to them. uniform takes bounds alone; without one of them it
         is improper: it gives draws, but no Bayes factor. lower=0 is the positive half of any kind.
+        None of horseshoe and spike_and_slab.
+    slab_sd, inclusion
+        Of horseshoe and spike_and_slab, the latter of spike_and_slab alone: see there.
 
     Examples
     --------
@@ -56,6 +68,13 @@ class CoefficientPrior:
     df: float | None = None
     lower: float | None = None
     upper: float | None = None
+    slab_sd: float | None = None
+    inclusion: float | None = None
+
+    @property
+    def selects(self) -> bool:
+        """Whether the prior is one of several coefficients, of which few are thought to act."""
+        return self.kind in SELECTING
 
     @property
     def low(self) -> float:
@@ -89,8 +108,16 @@ class CoefficientPrior:
             return None if end is None else (end - shift) / unit
 
         size = None if self.scale is None else self.scale / unit
+        slab = None if self.slab_sd is None else self.slab_sd / unit
         loc = 0.0 if self.kind == "uniform" else (self.loc - shift) / unit
-        return replace(self, loc=loc, scale=size, lower=moved(self.lower), upper=moved(self.upper))
+        low, high = moved(self.lower), moved(self.upper)
+        return replace(self, loc=loc, scale=size, slab_sd=slab, lower=low, upper=high)
+
+    def filled(self, sd: float) -> "CoefficientPrior":
+        """Return a selecting prior with nothing left open. sd: of the job's prior."""
+        slab = self.slab_sd or sd
+        scale = self.scale or USUAL_SCALE * slab if self.kind == "horseshoe" else None
+        return replace(self, slab_sd=slab, scale=scale)
 
     def log_density(self, value: float) -> float:
         """Return ln of the density, -inf outside of the bounds; of a proper prior."""
@@ -134,6 +161,79 @@ class CoefficientPrior:
         return self.df or 1.0
 
 
+def horseshoe(scale: float | None = None, slab_sd: float | None = None) -> CoefficientPrior:
+    """Return the regularised horseshoe prior, for coefficients of which few are far from 0.
+
+    Given tau and its own lambda a standardised coefficient is normal with variance 1 / (1 / (tau
+    lambda)^2 + 1 / slab_sd^2): lambda is half Cauchy, and tau half Cauchy with `scale`, common to
+    all that have this prior. Source: Piironen and Vehtari 2017; in the form of Nishimura and
+    Suchard 2023.
+
+    Parameters
+    ----------
+    scale
+        Of tau: how far from 0 coefficients are that do not act. If None, a tenth of slab_sd.
+    slab_sd
+        Sd of coefficients that act. If None, that of the job's prior.
+
+    Returns
+    -------
+    CoefficientPrior
+        For `posterior`, by parameter or alone.
+
+    Raises
+    ------
+    SpecError
+        Not here, but where it is used: if a number is not above 0.
+
+    Examples
+    --------
+    >>> fit.release.posterior(horseshoe(scale=0.1))
+    """
+    return CoefficientPrior(kind="horseshoe", scale=scale, slab_sd=slab_sd)
+
+
+def spike_and_slab(
+    inclusion: float | None = None, slab_sd: float | None = None
+) -> CoefficientPrior:
+    """Return a prior under which a coefficient is 0, or normal: it acts or it does not.
+
+    Parameters
+    ----------
+    inclusion
+        Prior probability that a coefficient acts. If None, it is one number for all that have this
+        prior, uniform between 0 and 1, and estimated with them.
+    slab_sd
+        Sd of standardised coefficients that act. If None, that of the job's prior.
+
+    Returns
+    -------
+    CoefficientPrior
+        For `posterior`, by parameter or alone.
+
+    Raises
+    ------
+    SpecError
+        Not here, but where it is used: if slab_sd is not above 0, or inclusion not between 0 and 1.
+
+    Examples
+    --------
+    >>> fit.release.posterior(spike_and_slab(inclusion=0.1)).inclusion
+    """
+    return CoefficientPrior(kind="spike_and_slab", inclusion=inclusion, slab_sd=slab_sd)
+
+
+def of_text(text: str, pointer: str) -> CoefficientPrior:
+    """Return a prior as it is written, such as "cauchy(0, 0.1)". Raises SpecError."""
+    kind, numbers = read_prior(text, pointer)
+    prior = CoefficientPrior(kind=cast("Kind", kind), **numbers)
+    try:
+        return checked(prior, pointer)
+    except SpecError as error:  # a text has no members to point at
+        member = error.pointer.removeprefix(pointer).strip("/")
+        raise SpecError(pointer, f"{member} {error.message}") from None
+
+
 def checked(prior: NormalPrior | CoefficientPrior, pointer: str) -> CoefficientPrior:
     """Return a valid prior. Raises SpecError at the field that is not."""
     if isinstance(prior, NormalPrior):
@@ -144,10 +244,34 @@ def checked(prior: NormalPrior | CoefficientPrior, pointer: str) -> CoefficientP
         guess = near(str(getattr(prior, "kind", "")), kinds)
         raise SpecError(f"{pointer}/kind", f"must be one of {', '.join(kinds)}{guess}")
     check_number(prior.loc, f"{pointer}/loc")
+    _check_selecting(prior, pointer)
     _check_scale(prior, pointer)
     _check_df(prior, pointer)
     _check_bounds(prior, pointer)
     return prior
+
+
+def _check_selecting(prior: CoefficientPrior, pointer: str) -> None:
+    if not prior.selects:
+        for field in ("slab_sd", "inclusion"):
+            if getattr(prior, field) is not None:
+                raise SpecError(f"{pointer}/{field}", f"belongs to {' and '.join(SELECTING)}")
+        return
+    others = ("lower", "upper") + (("inclusion",) if prior.kind == "horseshoe" else ("scale",))
+    for field in others:
+        if getattr(prior, field) is not None:
+            raise SpecError(f"{pointer}/{field}", f"is nothing that {prior.kind} has")
+    if prior.loc != 0.0:
+        raise SpecError(f"{pointer}/loc", f"must be 0: {prior.kind} draws coefficients to it")
+    if prior.inclusion is not None:
+        check_number(prior.inclusion, f"{pointer}/inclusion")
+        if not LEAST_INCLUSION <= prior.inclusion <= 1.0 - LEAST_INCLUSION:
+            raise SpecError(f"{pointer}/inclusion", "must be between 0 and 1, and neither")
+    if prior.slab_sd is not None:
+        check_number(prior.slab_sd, f"{pointer}/slab_sd")
+        if not LEAST_SCALE <= prior.slab_sd <= MOST_SCALE:
+            limits = f"{LEAST_SCALE:g} and {MOST_SCALE:g}"
+            raise SpecError(f"{pointer}/slab_sd", f"must be between {limits}")
 
 
 def _check_scale(prior: CoefficientPrior, pointer: str) -> None:
@@ -158,6 +282,8 @@ def _check_scale(prior: CoefficientPrior, pointer: str) -> None:
         if prior.scale is not None or prior.loc != 0.0:
             field = "loc" if prior.scale is None else "scale"
             raise SpecError(f"{pointer}/{field}", "a uniform prior takes lower and upper alone")
+        return
+    if prior.scale is None and prior.selects:
         return
     if prior.scale is None or not LEAST_SCALE <= prior.scale <= MOST_SCALE:
         raise SpecError(f"{pointer}/scale", f"must be between {LEAST_SCALE:g} and {MOST_SCALE:g}")
@@ -204,7 +330,10 @@ def half(prior: NormalPrior | CoefficientPrior, pointer: str) -> tuple[float, fl
 
 
 class Together:
-    """Priors of several coefficients as arrays (a,), in units of their likelihoods' sds."""
+    """Priors of several coefficients as arrays (a,), in units of their likelihoods' sds.
+
+    spikes: (s,) which of them may be at their loc exactly; slabs: (s,) precisions of these if not.
+    """
 
     def __init__(self, priors: Sequence[CoefficientPrior], units: Floats) -> None:
         scaled = [
@@ -215,17 +344,72 @@ class Together:
         self.high = np.array([prior.high for prior in scaled])
         self.bounded = np.array([prior.bounded for prior in scaled])
         self.placed = np.array([prior.kind != "uniform" for prior in scaled])
+        kinds = np.array([prior.kind for prior in scaled])
+        self.spikes = np.flatnonzero(kinds == "spike_and_slab")
+        of_spikes = [scaled[k] for k in self.spikes]
+        self.slabs = np.array([(prior.slab_sd or 1.0) ** -2.0 for prior in of_spikes])
+        rates = [prior.inclusion for prior in of_spikes]
+        self._rates = np.array([math.nan if rate is None else rate for rate in rates])
+        self._few = np.flatnonzero(kinds == "horseshoe")
+        self._shrinkage = Shrinkage([scaled[k] for k in self._few]) if len(self._few) else None
         self._own = scaled
 
     def precisions(self, values: Floats, random: RandomSource) -> Floats:
         """Return draws (c, a) of the normals' precisions given coefficients (c, a)."""
         drawn = [_precision(prior, values[:, k], random) for k, prior in enumerate(self._own)]
-        return np.stack(drawn, axis=1)
+        precisions = np.stack(drawn, axis=1)
+        if self._shrinkage is not None:
+            precisions[:, self._few] = self._shrinkage.precisions(values[:, self._few], random)
+        return precisions
+
+    def rates(self, included: NDArray[np.bool_], random: RandomSource) -> Floats:
+        """Return (c, s) prior probabilities that coefficients act: those that are not given are one
+        number, with a uniform prior, drawn given which coefficients act (c, s)."""
+        rates = np.repeat(self._rates[None], len(included), axis=0)
+        free = np.isnan(self._rates)
+        acting = included[:, free].sum(axis=1)
+        ends = acting + 1.0, free.sum() - acting + 1.0
+        drawn = betaincinv(*ends, random.uniforms(acting.shape))
+        rates[:, free] = np.clip(drawn, LEAST_INCLUSION, 1.0 - LEAST_INCLUSION)[:, None]
+        return rates
+
+
+class Shrinkage:
+    """The scales of coefficients (a,) that have a horseshoe, one chain each, from step to step.
+
+    Variances have inverse gamma distributions given auxiliary ones. Source: Makalic and Schmidt
+    2016. A slab's normal density multiplies all of the prior, so that it changes none of them.
+    """
+
+    def __init__(self, priors: Sequence[CoefficientPrior]) -> None:
+        self._loc = np.array([prior.loc for prior in priors])
+        self._scale = np.array([prior.scale or 1.0 for prior in priors])
+        self._slab = np.array([(prior.slab_sd or 1.0) ** -2.0 for prior in priors])
+        self._local: Floats | None = None
+        self._common: Floats = np.ones(1)
+
+    def precisions(self, values: Floats, random: RandomSource) -> Floats:
+        """Return draws (c, a) of precisions given coefficients (c, a)."""
+        squares = ((values - self._loc) / self._scale) ** 2
+        if self._local is None:
+            self._local, self._common = np.ones(values.shape), np.ones(len(values))
+        a = squares.shape[1]
+        above = 1.0 / self._common + 1.0
+        about = -np.log(random.uniforms(above.shape)) / above  # the inverse of an auxiliary one
+        half = about + 0.5 * (squares / self._local).sum(axis=1)
+        drawn = gammaincinv(0.5 * (a + 1.0), random.uniforms(half.shape))
+        self._common = np.clip(half / drawn, *VARIANCES)
+        above = 1.0 / self._local + 1.0
+        about = -np.log(random.uniforms(above.shape)) / above
+        half = about + 0.5 * squares / self._common[:, None]
+        self._local = np.clip(half / -np.log(random.uniforms(half.shape)), *VARIANCES)
+        variances = self._common[:, None] * self._local * self._scale**2
+        return np.asarray(1.0 / variances + self._slab)
 
 
 def _precision(prior: CoefficientPrior, values: Floats, random: RandomSource) -> Floats:
     """Return draws (c,). Laplace: Park and Casella 2008. Student's t: a gamma mixture."""
-    if prior.kind == "uniform":
+    if prior.kind == "uniform" or prior.selects:
         return np.zeros(len(values))
     scale, deviation = prior.scale or 1.0, values - prior.loc
     if prior.kind == "normal":

@@ -4,7 +4,8 @@ Given each of the released curvatures the likelihood is normal; the prior is a s
 normals whose variances are drawn in turn with the coefficients (Gibbs), within bounds along lines
 (Gelfand, Smith and Lee 1992; Park and Casella 2008). This is exact once the chains are independent
 of their starting points. Half of them begin at the estimate and half at the prior, and R-hat
-compares the halves (Margossian et al. 2024).
+compares the halves (Margossian et al. 2024). Where a coefficient may be exactly at a spike, it is
+drawn together with whether it is, given the others (George and McCulloch 1997).
 """
 
 import math
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.special import expit, log_ndtr, ndtri_exp
 
 from dpmcmc.base.private import Released
 from dpmcmc.posterior.diagnostics import summarise
@@ -23,6 +24,8 @@ FORGOTTEN, LEAST_KEPT = 60, 8  # rounds of the chains: of the warm-up, and at le
 CHAINS, FEWEST_CHAINS, MOST_CELLS = 500, 200, 500_000  # limited by the memory of all matrices
 COMPARED, TESTED = 4000, 4_000_000  # draws of each half; cells of matrices
 START_SDS = 3.0  # sds from the estimate, a start for priors without a centre
+PINNED = 1e12  # precision of a coefficient at its spike, in likelihoods' sds
+LONGER = 3  # times as many rounds are forgotten where coefficients have scales in common
 MOST_SDS = 37.0  # that a draw is from the middle of an interval without an end
 
 
@@ -34,6 +37,7 @@ class Walk:
     coefficients at `positions` (a,). normals: mean and precision (p,) of the others, in `means`
     already. which: (c,) component of each chain. states, precisions: (round, c, a).
     r_hat: the worst, of chains that began at the estimate and of those that began at the prior.
+    inclusion: probabilities that coefficients are not at their spikes, by index.
     """
 
     means: Floats
@@ -45,6 +49,7 @@ class Walk:
     states: Floats
     precisions: Floats
     r_hat: float
+    inclusion: Mapping[int, float]
 
     @property
     def others(self) -> dict[int, CoefficientPrior]:
@@ -180,13 +185,30 @@ def walked(
     base = inner / (units[:, None] * units)
     chain = _Chains(means[:, indices] / units, base, together, which, random)
     kept_rounds = max(LEAST_KEPT, -(-max(num_draws, 2 * COMPARED) // len(which)))
-    for _ in range(FORGOTTEN):
+    for _ in range(
+        FORGOTTEN * (LONGER if any(prior.kind == "horseshoe" for prior in prior_list) else 1)
+    ):
         chain.step()
-    rounds = [chain.step() for _ in range(kept_rounds)]
+    rounds, included = [], np.zeros(len(together.spikes))
+    for _ in range(kept_rounds):
+        rounds.append(chain.step())
+        included += chain.probabilities.mean(axis=0) / kept_rounds
     states = np.array([state for state, _ in rounds]) * units
     precisions = np.array([drawn for _, drawn in rounds]) / units**2
-    hat = _r_hat(states)
-    return Walk(means, covariances, indices, prior_list, normals, which, states, precisions, hat)
+    at_spikes = np.array([indices[k] for k in together.spikes], np.int64)
+    inclusion = dict(zip(at_spikes.tolist(), included.tolist(), strict=True))
+    compared = _spread(states / units, together, random)
+    hat = _r_hat(compared)
+    return Walk(
+        means, covariances, indices, prior_list, normals, which, states, precisions, hat, inclusion
+    )
+
+
+def _spread(states: Floats, priors: Together, random: RandomSource) -> Floats:
+    """Return states (round, c, a), normals in place of what is at a spike and has no rank."""
+    at_spike = np.zeros(states.shape, np.bool_)
+    at_spike[:, :, priors.spikes] = states[:, :, priors.spikes] == priors.loc[priors.spikes]
+    return np.where(at_spike, random.normals(states.shape), states)
 
 
 def _chains(components: int, size: int) -> np.ndarray:
@@ -214,6 +236,8 @@ class _Chains:
         self._directions = _directions(covariances.mean(axis=0), self._bounded)
         self._pulls = [(inverse @ direction)[which] for direction in self._directions]
         self._state = self._begun(means[which])
+        self._included = self._state[:, priors.spikes] != priors.loc[priors.spikes]
+        self.probabilities: Floats = self._included.astype(np.float64)
 
     def _begun(self, means: Floats) -> Floats:
         """Return starting points: half of the chains at the estimate, half at the prior."""
@@ -225,6 +249,8 @@ class _Chains:
     def step(self) -> tuple[Floats, Floats]:
         """Draw variances given coefficients, then coefficients given variances. Returns both."""
         drawn = self._priors.precisions(self._state, self._random)
+        if len(self._priors.spikes):
+            drawn[:, self._priors.spikes] = self._select()
         precision, a = self._inverse.copy(), drawn.shape[1]
         precision[:, range(a), range(a)] += drawn
         pull = self._pull + drawn * self._priors.loc
@@ -232,7 +258,37 @@ class _Chains:
             self._go_along(pull - np.einsum("cij,cj->ci", precision, self._state), drawn)
         if len(self._free):
             self._redraw(precision, pull)
+        spikes = self._priors.spikes
+        self._state[:, spikes] = np.where(
+            self._included, self._state[:, spikes], self._priors.loc[spikes]
+        )
         return self._state, drawn
+
+    def _select(self) -> Floats:
+        """Draw which coefficients are at their spikes, each with its value given all others.
+
+        Returns precisions (c, s) of their normals then.
+        """
+        priors, state = self._priors, self._state.copy()
+        rates = priors.rates(self._included, self._random)
+        uniforms, normals = (
+            draw(self._included.shape) for draw in (self._random.uniforms, self._random.normals)
+        )
+        gradient = self._pull - np.einsum("cij,cj->ci", self._inverse, state)
+        for k, j in enumerate(priors.spikes):
+            own, slab = self._inverse[:, j, j], priors.slabs[k]
+            away = state[:, j] - priors.loc[j]
+            pull = gradient[:, j] + own * away  # at the spike
+            log_odds = 0.5 * (np.log(slab / (slab + own)) + pull**2 / (slab + own))
+            log_odds += np.log(rates[:, k] / (1.0 - rates[:, k]))
+            self.probabilities[:, k] = expit(log_odds)
+            self._included[:, k] = uniforms[:, k] < self.probabilities[:, k]
+            drawn = pull / (slab + own) + normals[:, k] / np.sqrt(slab + own)
+            moved = np.where(self._included[:, k], drawn, 0.0) - away
+            state[:, j] += moved
+            gradient -= self._inverse[:, :, j] * moved[:, None]
+        self._state = state
+        return np.where(self._included, priors.slabs, PINNED)
 
     def _go_along(self, gradient: Floats, drawn: Floats) -> None:
         """Move along every direction to a draw from the normal on it, within the bounds.
