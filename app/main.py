@@ -32,6 +32,7 @@ from app.api.routes import (
     job_events,
     jobs,
     operations,
+    sources,
     tasks,
     users,
 )
@@ -48,6 +49,7 @@ from app.web.session import COOKIE
 
 ROUTES = (
     datasets,
+    sources,
     job_events,
     jobs,
     tasks,
@@ -67,6 +69,7 @@ NO_TELEMETRY: TelemetryConfig = {
 }
 MULTIPART_OVERHEAD = 2**21  # the metadata part and the boundaries
 FORM_BYTES = 2**17  # of a page
+SNAPSHOT_PAGE = "/datasets/snapshots"  # hands on what may be as large as the API takes
 UPLOADS = (  # the API's, and the pages that hand on to it
     "/v1/datasets",
     "/v1/datasets/inspect",
@@ -136,7 +139,7 @@ def create_app(
     def limit(scope: Scope) -> int:
         if scope["method"] == "POST" and scope["path"] in UPLOADS:
             return chosen.max_upload_bytes + MULTIPART_OVERHEAD
-        if not scope["path"].startswith("/v1/"):
+        if not scope["path"].startswith("/v1/") and scope["path"] != SNAPSHOT_PAGE:
             return min(FORM_BYTES, chosen.max_body_bytes)
         return chosen.max_body_bytes
 

@@ -29,6 +29,7 @@ from app.services.upkeep import migrate, room_to_start, sweep
 from app.settings import Settings, settings
 from app.storage.errors import StoreAwayError
 from app.storage.keys import KeyFileError
+from app.storage.sources import SourcesFileError
 from worker.recovery import RecoveryThread
 
 RESTART_SECONDS = (0.5, 10.0)
@@ -237,7 +238,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         with room_to_start("dpmcmc", using.data_dir):
             serve(using, options.host, options.port)
-    except KeyFileError as error:
+    except (KeyFileError, SourcesFileError) as error:
         sys.exit(f"dpmcmc does not start: {error}")
 
 

@@ -137,6 +137,11 @@ class Settings(BaseSettings):
         " machine's role",
     )
     s3_secret_key: SecretStr = Field(SecretStr(""), description="the object store's key")
+    sources: Path | None = Field(
+        None,
+        description="TOML file of the databases and folders that admins may take snapshots of;"
+        " unset: none",
+    )
     otlp_endpoint: str = Field(
         "",
         validation_alias=_shared("OTEL_EXPORTER_OTLP_ENDPOINT"),

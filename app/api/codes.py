@@ -30,6 +30,7 @@ CODES = {
     "dataset_archived": Code((409,), "The dataset takes no new jobs."),
     "dataset_closed": Code((409,), "The dataset's ledger takes no more entries."),
     "dataset_destroyed": Code((409,), "The rows are gone; metadata and ledger stay."),
+    "dataset_refreshed": Code((409,), "There is a later version, `dataset`: refresh that one."),
     "dataset_unavailable": Code(
         (409,),
         "The dataset's stored rows are missing or damaged. An admin puts them back and says so by"
@@ -72,6 +73,7 @@ CODES = {
     "method_not_allowed": Code((405,), "The address has other methods; see the `Allow` header."),
     "name_taken": Code((409,), "Somebody has this name."),
     "no_release": Code((409,), "The job ran a chain, which leaves no release to ask again."),
+    "not_a_snapshot": Code((409,), "Not registered from one source, so that it cannot refresh."),
     "not_acceptable": Code((406,), "No format of `Accept` is known here; `detail` lists them."),
     "not_found": Code((404,), "There is no such thing, or it is not yours to know of."),
     "nothing_rewound": Code((409,), "No ledger is behind its anchor: there is nothing to accept."),
@@ -82,6 +84,12 @@ CODES = {
         (422,),
         "Rows or persons are those of `dataset`, and cannot share its ledger as declared. `errors`"
         " says what differs; `separate_budget` takes a reason for another budget.",
+    ),
+    "source_changed": Code(
+        (409,), "The source was changed while it was read. Nothing was registered; try again."
+    ),
+    "source_unavailable": Code(
+        (503,), "The source cannot be read; `detail` says why. Nothing was registered."
     ),
     "storage_full": Code((507,), "The disk of the service is full. Its operator must make room."),
     "too_long_to_plan": Code((422,), "Working this out takes longer than the service allows."),
@@ -98,6 +106,7 @@ CODES = {
     "too_many_plans": Code(
         (429,), "Too many of your plans and free answers wait. Try again when some are answered."
     ),
+    "too_many_snapshots": Code((429,), "Snapshots of sources are under way. Let one end first."),
     "too_many_streams": Code((429,), "Too many event streams are open. Close some, or poll."),
     "too_many_requests_open": Code(
         (429,), "Too many of your access requests wait for an answer. Withdraw one first."

@@ -19,6 +19,8 @@ METADATA: Json = {
 }
 EXAMPLES: dict[str, Json] = {
     "DatasetIn": METADATA,
+    "SnapshotIn": {"source": {"name": "clinic", "table": "study.visits"}, "metadata": METADATA},
+    "RefreshIn": {"name": "visits of May"},
     "InspectIn": {"format": {"separator": ";", "missing": ["NA"]}},
     "DatasetPatch": {"privacy": {"epsilon": 8.0}, "grants": [_ID], "allotments": {_ID: 2.0}},
     "JobIn": {

@@ -18,7 +18,9 @@ GAUGES = {
     "ledgers_rewound": ("Ledgers behind their anchors; NaN where nobody can tell.",),
     "budgets": ("Open ledgers by what is left of their budget.", "left"),
 }
-UNTIMED = frozenset({("POST", "/v1/datasets"), ("POST", "/v1/datasets/inspect")})
+UNTIMED = frozenset(
+    ("POST", f"/v1/datasets{path}") for path in ("", "/inspect", "/snapshots", "/{id}/refresh")
+)
 
 
 class Metrics:

@@ -517,6 +517,43 @@ class DatasetIn(Request):
         return self
 
 
+Path = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f]*$")]
+
+
+class SourceIn(Request):
+    """Of what a snapshot is taken: a source, and what of it.
+
+    table, query: of a database, one that the source offers. path: in a folder, of a Parquet file or
+    of a folder with all Parquet files in it; empty for all of the source's.
+    """
+
+    name: Name
+    table: Name | None = None
+    query: Name | None = None
+    path: Path | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "SourceIn":
+        if [self.table, self.query, self.path].count(None) != 2:
+            raise ValueError("name one of table, query and path")
+        return self
+
+
+class SnapshotIn(Request):
+    """A snapshot of a source as a dataset. metadata: as of an upload, without format."""
+
+    most_values = DatasetIn.most_values
+
+    source: SourceIn
+    metadata: DatasetIn
+
+
+class RefreshIn(Request):
+    """name: of the next version; where it is left out the version's number is in it."""
+
+    name: Name | None = None
+
+
 class BudgetIn(Request):
     """A budget that is raised; neither number may sink."""
 
@@ -617,6 +654,33 @@ class UnavailableOut(Answer):
     reason: str
 
 
+class SourceOut(Answer):
+    """A source that the operator has configured. tables, queries: of a database, what it offers.
+
+    A table "schema.*" stands for all of a schema.
+    """
+
+    name: str
+    kind: Literal["postgresql", "duckdb", "parquet"]
+    tables: list[str]
+    queries: list[str]
+
+
+class OriginOut(Answer):
+    """Of what a dataset is a snapshot."""
+
+    name: str
+    table: str | None = Field(None, exclude_if=lambda value: value is None)
+    query: str | None = Field(None, exclude_if=lambda value: value is None)
+    path: str | None = Field(None, exclude_if=lambda value: value is None)
+
+
+class ReadOut(Answer):
+    """How far a snapshot is. rows: read so far."""
+
+    rows: int
+
+
 class DatasetOut(Answer):
     """Public metadata. grants: only told to admins; null where every analyst may use it.
 
@@ -624,6 +688,7 @@ class DatasetOut(Answer):
     shares_ledger_with: the dataset on whose ledger this one is; for admins and auditors, absent
     where the ledger is its own.
     rows: null where persons are protected, of whom units says how many there are.
+    source: of a snapshot, for admins and auditors. refreshes: the dataset whose next version it is.
     """
 
     id: UUID
@@ -643,6 +708,8 @@ class DatasetOut(Answer):
     holders: list[HolderOut] = Field([], exclude_if=lambda value: not value)
     pool: UUID | None = Field(None, exclude_if=lambda value: value is None)
     shares_ledger_with: UUID | None = Field(None, exclude_if=lambda value: value is None)
+    source: OriginOut | None = Field(None, exclude_if=lambda value: value is None)
+    refreshes: UUID | None = Field(None, exclude_if=lambda value: value is None)
     warnings: list[Annotated[WeakOut | SeenOut | CutOut, Field(discriminator="code")]] = Field(
         [],
         description="rows_seen_before, rows_cut: in the answer to the upload only, for its admin",

@@ -30,6 +30,21 @@ class IngestError(ValueError):
         self.problems = problems or ((pointer, message),)
 
 
+class SourceError(RuntimeError):
+    """A source cannot be read. For its admin; it holds no address, credential or value.
+
+    code: not_offered, source_unavailable, source_changed or stopped. pointer: below the source in
+    the request's body. reason: a type of failure for the log, beyond the message.
+    """
+
+    def __init__(self, code: str, pointer: str, message: str, reason: str = "") -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.pointer = pointer
+        self.message = message
+        self.reason = reason or message
+
+
 class DatasetFileError(RuntimeError):
     """An encrypted file is missing, cut, changed, or of another dataset or schema."""
 

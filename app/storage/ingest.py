@@ -1,4 +1,4 @@
-"""From an uploaded CSV or Parquet stream to an encrypted file, in bounded memory, strictly.
+"""From uploaded CSV or Parquet, or a source, to an encrypted file, in bounded memory, strictly.
 
 What cannot be taken is refused with counts per declared column, never with a value: a missing
 value, a category that was not declared, something that is no number, a wrong, missing or repeated
@@ -30,6 +30,7 @@ from app.storage.fingerprint import Sketch
 from app.storage.limits import Limits
 from app.storage.read_csv import csv_batches
 from app.storage.read_parquet import parquet_batches, value_type
+from app.storage.read_source import Snapshot
 from dpmcmc.inputs.schema import (
     DATES,
     NO_DATE,
@@ -45,7 +46,8 @@ from dpmcmc.inputs.schema import (
 )
 from dpmcmc.inputs.units import EMPTY, digest_of, in_slots, owners
 
-Format = Literal["csv", "parquet"]
+Format = Literal["csv", "parquet", "source"]
+Input = BinaryIO | Snapshot
 SPELLED = "spellings of no value, such as NA, are named in format.missing"
 NO_NUMBER = f"{SPELLED}; units, % and lines of units below the header are taken out"
 MAY_BE_MISSING = 'declare the column with "missing": true, or leave out notes below the table'
@@ -123,7 +125,7 @@ class _Faults:
 def ingest(
     files: DatasetFiles,
     dataset_id: UUID,
-    source: BinaryIO,
+    source: Input,
     format: Format,
     columns: Sequence[Column],
     limits: Limits | None = None,
@@ -132,8 +134,8 @@ def ingest(
 ) -> Stored:
     """Parse, clamp and encrypt an upload under a new key. Nothing stays on the disk on an error.
 
-    source: binary stream, read once (CSV) or seekable (Parquet). columns: parsed promises. sketch:
-    is shown the rows before they are clamped.
+    source: binary stream, read once (CSV) or seekable (Parquet), or a snapshot. columns: parsed
+    promises. sketch: is shown the rows before they are clamped.
     Raises IngestError.
     """
     key, wrapped = files.new_key(dataset_id)
@@ -148,7 +150,7 @@ def ingest(
 def ingest_apart(
     files: DatasetFiles,
     dataset_ids: Sequence[UUID],
-    source: BinaryIO,
+    source: Input,
     format: Format,
     columns: Sequence[Column],
     holder: CategoryColumn,
@@ -182,7 +184,7 @@ def ingest_apart(
 def ingest_by_unit(
     files: DatasetFiles,
     dataset_ids: Sequence[UUID],
-    sources: Sequence[tuple[BinaryIO, Format]],
+    sources: Sequence[tuple[Input, Format]],
     columns: Sequence[Column],
     unit: PrivacyUnit,
     limits: Limits,
@@ -301,16 +303,18 @@ def _digests(units: pa.Array, names: dict[str, bytes], key: bytes) -> NDArray[np
 
 
 def _batches(
-    source: BinaryIO,
+    source: Input,
     format: Format,
     columns: Sequence[Column | UnitColumn],
     limits: Limits,
     reading: Reading,
 ) -> Iterator[list[Values]]:
     """Yield values by column, not clamped, as long as nothing was wrong. Raises IngestError."""
-    batches = (csv_batches if format == "csv" else parquet_batches)(
-        source, columns, limits, reading
-    )
+    if isinstance(source, Snapshot):
+        batches = source.batches(columns, limits, reading)
+    else:
+        read = csv_batches if format == "csv" else parquet_batches
+        batches = read(source, columns, limits, reading)
     faults, rows = _Faults(columns, *np.zeros((4, len(columns)), np.int64)), 0
     for batch in batches:
         rows += batch.num_rows

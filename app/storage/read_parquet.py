@@ -47,14 +47,14 @@ def _batches(
     with _open(source) as file:
         metadata, schema = file.metadata, file.schema_arrow
     check_names(schema.names, columns, reading)
-    _check_types(schema, columns)
+    check_types(schema, columns)
     words = {field.name for field in schema if _is_text(_value(field.type))}
     text = [c.name for c in columns if not _is_number(c) and c.name in words]
     _check_sizes(metadata, columns, text, limits)
     names = [column.name for column in columns]
     with _open(source, read_dictionary=text, metadata=metadata) as file:
         for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
-            yield _in_order(batch, columns)
+            yield in_order(batch, columns)
 
 
 def columns_of_file(source: BinaryIO, limits: Limits) -> list[tuple[str, Kind]]:
@@ -77,7 +77,7 @@ def _kind(type: pa.DataType) -> Kind:
     return "date" if pa.types.is_temporal(type) else "text"
 
 
-def _in_order(batch: pa.RecordBatch, columns: Sequence[Column | UnitColumn]) -> pa.RecordBatch:
+def in_order(batch: pa.RecordBatch, columns: Sequence[Column | UnitColumn]) -> pa.RecordBatch:
     """Return the declared columns in their order, numbers as they are without a dictionary."""
     names = [column.name for column in columns]
     arrays = [
@@ -101,7 +101,8 @@ def _open(source: BinaryIO, **options: Any) -> parquet.ParquetFile:
     )
 
 
-def _check_types(schema: pa.Schema, columns: Sequence[Column | UnitColumn]) -> None:
+def check_types(schema: pa.Schema, columns: Sequence[Column | UnitColumn]) -> None:
+    """Refuse columns whose values are not of their declared types. Raises IngestError."""
     wrong: list[tuple[str, str]] = []
     for at, column in enumerate(columns):
         arrow_type = _value(schema.field(column.name).type)

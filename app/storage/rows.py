@@ -153,7 +153,9 @@ class DatasetRow(Base):
     unavailable_at: when it was set aside because its stored rows cannot be opened, for
     unavailable_reason; None once an admin has put them right. privacy_unit: {column, max_rows}
     where a person may have several rows, and rows are then slots, max_rows of each person; "row"
-    where each row is declared to be a person; None where nothing is.
+    where each row is declared to be a person; None where nothing is. source: of a snapshot, what it
+    is of: {name, table | query | path, skip, skip_undeclared}. refreshes: the dataset whose next
+    version this is.
     """
 
     __tablename__ = "datasets"
@@ -190,6 +192,8 @@ class DatasetRow(Base):
     unavailable_at: Mapped[datetime | None]
     unavailable_reason: Mapped[str | None] = mapped_column(String(200))
     privacy_unit: Mapped[dict[str, Any] | str | None] = mapped_column(JSON(none_as_null=True))
+    source: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    refreshes: Mapped[UUID | None]
 
     @property
     def unit_rows(self) -> int:

@@ -77,6 +77,10 @@ class Api:
         """Return an answer that is handed on as it comes: a stream of events."""
         return _Stream(self._request, self._key, path, query)
 
+    def events(self, path: str) -> Response:
+        """Hand the request's JSON body to a POST of the API that a stream of events answers."""
+        return _Posted(self._request, self._key, path, "")
+
     def file(self, path: str, kind: str, headers: Mapping[str, str]) -> Response:
         """Return an answer of this kind that is handed on as it comes, with headers of its own.
 
@@ -108,7 +112,8 @@ class Api:
 class _Stream(Response):
     """The API's own answer to a GET, its parts sent on as they come."""
 
-    _accept = "*/*"
+    _method, _accept = "GET", "*/*"
+    _kept: tuple[str, ...] = ()  # headers of the request that go with it
 
     def __init__(self, request: Request, key: str, path: str, query: str) -> None:
         super().__init__()
@@ -118,7 +123,7 @@ class _Stream(Response):
         """Ask the API in place of this request."""
         kept = ("type", "asgi", "http_version", "scheme", "root_path", "client", "server")
         asked = {name: scope[name] for name in kept if name in scope} | {
-            "method": "GET",
+            "method": self._method,
             "path": self._path,
             "raw_path": self._path.encode(),
             "query_string": self._query.encode(),
@@ -126,9 +131,17 @@ class _Stream(Response):
                 (b"host", b"inside"),
                 (b"authorization", f"Bearer {self._key}".encode()),
                 (b"accept", self._accept.encode()),
+                *(pair for pair in scope["headers"] if pair[0].decode() in self._kept),
             ],
         }
         await self._app(asked, receive, send)
+
+
+class _Posted(_Stream):
+    """The API's answer to a POST of this request's body."""
+
+    _method, _accept = "POST", "text/event-stream"
+    _kept = ("content-type", "content-length")
 
 
 class _File(_Stream):

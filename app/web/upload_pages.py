@@ -1,5 +1,7 @@
 """Uploading a dataset: the browser's request goes to the API as it comes, not kept on its way."""
 
+import asyncio
+
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 
@@ -16,8 +18,10 @@ async def form(request: Request, signed: Signed) -> HTMLResponse:
     """The form, for admins."""
     if signed.role != "admin":
         raise RefusedError(403, {"detail": "Only admins upload datasets."})
-    listed = await signed.api.items("/v1/datasets")
-    return page(request, "upload.html", signed, datasets=listed)
+    listed, sources = await asyncio.gather(
+        signed.api.items("/v1/datasets"), signed.api.get("/v1/sources")
+    )
+    return page(request, "upload.html", signed, datasets=listed, sources=sources["items"])
 
 
 @router.post("/datasets/inspect")
@@ -40,6 +44,18 @@ async def _handed_on(request: Request, signed: Session, path: str) -> JSONRespon
     except RefusedError as error:
         return JSONResponse(problem_of(error), 422)
     return JSONResponse(answer)
+
+
+@router.post("/datasets/snapshots")
+async def snapshot(signed: SignedByHeader) -> Response:
+    """Hand a snapshot's description to the API, whose events say how far it is."""
+    return signed.api.events("/v1/datasets/snapshots")
+
+
+@router.post("/datasets/{id}/refresh")
+async def refresh(signed: SignedByHeader, id: Id) -> Response:
+    """Take the snapshot of a dataset again, as its next version."""
+    return signed.api.events(f"/v1/datasets/{id}/refresh")
 
 
 @router.get("/datasets/{id}/schema")

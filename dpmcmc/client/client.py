@@ -5,7 +5,7 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from dpmcmc.client.answers import (
     EVENTS,
     FINAL,
     PATIENCE,
+    ApiError,
     Event,
     EventReader,
     Fit,
@@ -30,10 +31,12 @@ from dpmcmc.client.answers import (
 from dpmcmc.client.beginning import FilePath, beginning, path_of
 from dpmcmc.client.connection import (
     FAILED,
+    UnreachedError,
     checked_header,
     checked_path,
     checked_timeout,
     connected,
+    origin_of,
     unreached,
 )
 from dpmcmc.client.named import id_of, is_id
@@ -227,6 +230,49 @@ class Client:
             ]
             return self._json("POST", "/v1/datasets", files=parts)
 
+    def sources(self) -> Iterator[Json]:
+        """The sources of which snapshots can be taken, and what they offer (admin only)."""
+        return self._items("/v1/sources")
+
+    def snapshot(
+        self,
+        source: Mapping[str, str],
+        metadata: Mapping[str, Any],
+        progress: Callable[[int], None] | None = None,
+    ) -> Json:
+        """Register what a source has now as a dataset (admin only).
+
+        source: its name and one of table, query and path, as {"name": "clinic", "table": "visits"}.
+        metadata: as of an upload. progress: is called with the number of rows read so far. Whoever
+        leaves before the answer stops the snapshot, and nothing is registered.
+        """
+        body = {"source": dict(source), "metadata": dict(metadata)}
+        return self._taken("/v1/datasets/snapshots", body, progress)
+
+    def refresh(
+        self,
+        dataset: str,
+        name: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Json:
+        """Register what a dataset's source has now as its next version (admin only).
+
+        It shares the ledger and the budget. name: its own; otherwise with the version's number.
+        """
+        path = f"/v1/datasets/{self._dataset(dataset)}/refresh"
+        return self._taken(path, {"name": name}, progress)
+
+    def _taken(self, path: str, body: Json, progress: Callable[[int], None] | None) -> Json:
+        """The dataset of a snapshot, once its stream of events has ended. Raises ApiError."""
+        for event in self._stream("POST", path, json=body):
+            if event.name == "progress" and progress is not None:
+                progress(event.data["rows"])
+            if event.name == "problem":
+                raise ApiError(event.data["status"], event.data)
+            if event.name == "dataset":
+                return event.data
+        raise UnreachedError("lost", origin_of(self._http.base_url))
+
     def inspect(self, file: FilePath, format: Mapping[str, Any] | None = None) -> Json:
         """How a file is written, its columns and its first rows (admin only); it is not stored.
 
@@ -322,9 +368,13 @@ class Client:
 
     def events(self, job: str) -> Iterator[Event]:
         """The job's event stream, to its end. Raises as the other calls do."""
-        path = checked_path(f"/v1/jobs/{job}/events")
+        return self._stream("GET", f"/v1/jobs/{job}/events")
+
+    def _stream(self, method: str, path: str, **request: Any) -> Iterator[Event]:
+        """The events that answer a request, to their end."""
+        path = checked_path(path)
         try:
-            with self._http.stream("GET", path, headers=EVENTS) as response:
+            with self._http.stream(method, path, headers=EVENTS, **request) as response:
                 if response.is_error:
                     response.read()
                 check(response)

@@ -1,7 +1,7 @@
 """Commands on datasets, their budgets and their ledgers."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -206,7 +206,69 @@ def upload(
         metadata_given = {**metadata_given, "skip_undeclared": True}
     if separate_budget is not None:
         metadata_given = {**metadata_given, "separate_budget": {"reason": separate_budget}}
-    description = client_of(context).upload(file, metadata_given, *(more or ()), schema=schema)
+    client = client_of(context)
+    _registered(client.upload(file, metadata_given, *(more or ()), schema=schema), as_json)
+
+
+@commands.command()
+def sources(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the databases and folders of which snapshots can be taken (admin)."""
+    listed = list(client_of(context).sources())
+    show(listed, as_json, render.sources(listed))
+
+
+@commands.command()
+def snapshot(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(help="A source's name, as `sources` shows it.")],
+    metadata: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="As JSON.")],
+    table: Annotated[str | None, typer.Option(help="A table that the source offers.")] = None,
+    query: Annotated[str | None, typer.Option(help="A query of the source, by its name.")] = None,
+    path: Annotated[
+        str | None, typer.Option(help="A Parquet file or a folder of them; '' for all.")
+    ] = None,
+    schema: SchemaPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Register what a source has now as a dataset (admin).
+
+    Leaving before its end stops it, and nothing is registered.
+    """
+    given = {"table": table, "query": query, "path": path}
+    what = {name: value for name, value in given.items() if value is not None}
+    if len(what) != 1:
+        complain("of what? Give one of --table, --query and --path.", code=WRONG_WORDS)
+    declared = read(metadata)
+    if schema is not None:
+        content = schema_file.read(schema.read_bytes())
+        if content.problems:
+            complain(f"{schema} is not valid:", *map(str, content.problems), code=WRONG_WORDS)
+        declared = {**declared, "columns": list(content.columns)}
+    client = client_of(context)
+    with render.rows_read(complaints, source) as progress:
+        made = client.snapshot({"name": source, **what}, declared, progress)
+    _registered(made, as_json)
+
+
+@commands.command()
+def refresh(
+    context: typer.Context,
+    dataset: Dataset,
+    name: Annotated[
+        str | None, typer.Option(help="Of the version; otherwise its number is in it.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Register what a dataset's source has now as its next version, on its budget (admin)."""
+    client = client_of(context)
+    dataset_id = names.dataset(client, dataset)
+    with render.rows_read(complaints, dataset) as progress:
+        made = client.refresh(dataset_id, name, progress)
+    _registered(made, as_json)
+
+
+def _registered(description: dict[str, Any], as_json: bool) -> None:
+    """Show a dataset that was registered, and what its admin is to know."""
     warnings = [
         f"[yellow]{escape(warning['detail'])}[/]" for warning in description.get("warnings", [])
     ]

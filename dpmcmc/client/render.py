@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -283,6 +283,17 @@ def columns(item: Json) -> Table:
     return grid
 
 
+def sources(items: Iterable[Json]) -> Table:
+    """A table of sources, each with the tables and queries that it offers."""
+    grid = table("sources", "name", "kind", "tables", "queries")
+    for column in grid.columns[1:]:
+        column.justify, column.no_wrap = "left", False
+    for item in items:
+        offers = (escape(", ".join(item[name])) or "-" for name in ("tables", "queries"))
+        grid.add_row(escape(item["name"]), item["kind"], *offers)
+    return grid
+
+
 def _bound(value: float | str) -> str:
     """A bound or a code: a number, or a date."""
     return value if isinstance(value, str) else f"{value:g}"
@@ -430,6 +441,13 @@ def bar(console: Console, text: str) -> Iterator[Progress]:
     ) as progress:
         progress.add_task(text, total=1.0)
         yield progress
+
+
+@contextmanager
+def rows_read(console: Console, name: str) -> Iterator[Callable[[int], None]]:
+    """Show how many rows of a snapshot have been read; yields what is to be told of it."""
+    with console.status(escape(f"{name}: connecting")) as line:
+        yield lambda rows: line.update(escape(f"{name}: {rows:,} rows read"))
 
 
 class Followed(Protocol):

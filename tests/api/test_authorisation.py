@@ -28,6 +28,9 @@ EXPECTED = {  # statuses in the order of CALLERS
     "POST /v1/datasets": f"{ADMIN_ONLY} 201",
     "POST /v1/datasets/inspect": f"{ADMIN_ONLY} 200",
     "POST /v1/datasets/schema": f"{ADMIN_ONLY} 200",
+    "POST /v1/datasets/snapshots": f"{ADMIN_ONLY} 422",  # there is no such source
+    "POST /v1/datasets/{id}/refresh": f"{ADMIN_ONLY} 409",  # it was uploaded
+    "GET /v1/sources": f"{ADMIN_ONLY} 200",
     "GET /v1/datasets": EVERYBODY,
     "GET /v1/datasets/{id}": WITH_GRANT,
     "PATCH /v1/datasets/{id}": f"{ADMIN_ONLY} 200",
@@ -138,6 +141,7 @@ class World:
         job = job_of(self.dataset, num_steps=5, num_chains=1)
         bodies: dict[str, Any] = {
             "PATCH /v1/datasets/{id}": {"archived": False},
+            "POST /v1/datasets/snapshots": EXAMPLES["SnapshotIn"],
             "POST /v1/plans": job,
             "POST /v1/jobs": job | {"privacy": {"noise_multiplier": 200.0, "delta": 1e-6}},
             "PATCH /v1/jobs/{id}": EXAMPLES["JobPatch"],

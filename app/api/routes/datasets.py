@@ -49,6 +49,7 @@ from app.api.schemas import (
     InspectIn,
     InspectOut,
     Listing,
+    OriginOut,
     PrivacyOut,
     ProblemOut,
     ProtectsOut,
@@ -195,6 +196,10 @@ def shown(
         holders=[HolderOut.model_validate(one) for one in row.holders or ()],
         pool=row.pool_id,
         shares_ledger_with=row.ledger_id if caller.role in ("admin", "auditor") else None,
+        source=OriginOut(**{name: row.source.get(name) for name in OriginOut.model_fields})
+        if row.source is not None and caller.role in ("admin", "auditor")
+        else None,
+        refreshes=row.refreshes,
     )
 
 
@@ -378,10 +383,10 @@ def _branches(balance: ledger.Balance) -> Branches | None:
 def _definition(declared: bytes | None, text: bytes) -> uploads.Definition:
     """What an upload declares. declared: a schema file in place of the columns."""
     if declared is None:
-        return _defined(_metadata(DatasetIn, text))
+        return defined(_metadata(DatasetIn, text))
     text, schema = _in_schema(declared, text)
     try:
-        return _defined(_metadata(DatasetIn, text))
+        return defined(_metadata(DatasetIn, text))
     except Refusal as refusal:
         refusal.errors = [_by_line(fault, schema) for fault in refusal.errors]
         raise
@@ -397,7 +402,8 @@ def _by_line(fault: Fault, schema: schema_file.SchemaFile) -> Fault:
     return Fault(f"/schema{named[1]}", f"{place}: {fault.message}")
 
 
-def _defined(metadata: DatasetIn) -> uploads.Definition:
+def defined(metadata: DatasetIn) -> uploads.Definition:
+    """What metadata declare about rows, as the use case takes it."""
     return uploads.Definition(
         name=metadata.name,
         description=metadata.description,

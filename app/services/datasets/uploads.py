@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import func, select
@@ -24,9 +24,18 @@ from app.storage.columns import columns_json, parse_columns, unit_of
 from app.storage.dialect import Reading
 from app.storage.errors import IngestError, StoreError
 from app.storage.fingerprint import Fingerprint, Likeness, likeness
-from app.storage.ingest import Stored, StoredUnits, ingest, ingest_apart, ingest_by_unit
+from app.storage.ingest import (
+    Format,
+    Input,
+    Stored,
+    StoredUnits,
+    ingest,
+    ingest_apart,
+    ingest_by_unit,
+)
 from app.storage.limits import Limits
 from app.storage.locks import UPLOADS, take
+from app.storage.read_source import Snapshot
 from app.storage.rows import DatasetRow, FingerprintRow
 from app.storage.types import utc_now
 from dpmcmc.base.private import Neighbouring
@@ -52,6 +61,7 @@ ANOTHER_UNIT = (
 )
 SAY_WHY = "Declare the same, or say in separate_budget why they get another budget."
 UPLOAD_REFUSED = "The upload cannot be taken; nothing was stored."
+NEWER = "There is a later version of this dataset: refresh that one."
 MOST_NAMED = 20
 MAX_NAME = 200
 
@@ -71,7 +81,8 @@ class Definition:
     separate_budget: why rows that were here before get a budget besides the earlier one.
     shares_ledger_with: a dataset whose ledger and budget these rows are to have. privacy_unit:
     {column, max_rows} where a person may have several rows, "row" where none has; None: not said.
-    reading: how the file is written, and which of its columns are left out.
+    reading: how the file is written, and which of its columns are left out. source: of what the
+    rows are a snapshot. refreshes: the dataset whose next version this is.
     """
 
     name: str
@@ -90,6 +101,8 @@ class Definition:
     holders: Holders | None = None
     privacy_unit: Mapping[str, Any] | str | None = None
     reading: Reading = field(default_factory=Reading)
+    source: Mapping[str, Any] | None = None
+    refreshes: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,26 +132,26 @@ def create(
     services: Services,
     caller: Caller,
     definition: Definition,
-    files: Sequence[BinaryIO],
+    files: Sequence[Input],
     once: Once | None = None,
 ) -> Taken:
     """Take an upload in: encrypted files first, then records and ledgers in one transaction.
 
-    files: one; or one of each data holder, in the order of their names. once: the request, where it
-    is not to make another dataset when it is sent again.
+    files: one, or a snapshot; or one of each data holder, in the order of their names. once: the
+    request, where it is not to make another dataset when it is sent again.
     Raises Refusal 422; its counts per column are for the uploading admin only.
     """
-    if (made := _made(services, caller, once)) is not None:
+    if (made := made_before(services, caller, once)) is not None:
         return made
     try:
         return _created(services, caller, definition, files, once)
     except IntegrityError:
-        if (made := _made(services, caller, once)) is not None:
+        if (made := made_before(services, caller, once)) is not None:
             return made  # by the same request, sent twice at once
         raise
 
 
-def _made(services: Services, caller: Caller, once: Once | None) -> Taken | None:
+def made_before(services: Services, caller: Caller, once: Once | None) -> Taken | None:
     """The dataset that a request made before. Raises Refusal 422."""
     if once is None:
         return None
@@ -153,7 +166,7 @@ def _created(
     services: Services,
     caller: Caller,
     definition: Definition,
-    files: Sequence[BinaryIO],
+    files: Sequence[Input],
     once: Once | None,
 ) -> Taken:
     terms = _terms(definition)
@@ -187,6 +200,16 @@ def _created(
         raise
 
 
+def check_newest(session: Session, dataset_id: UUID) -> None:
+    """Refuse to refresh what has a later version. Raises Refusal 409."""
+    later = select(DatasetRow.id).where(
+        DatasetRow.refreshes == dataset_id, DatasetRow.destroyed_at.is_(None)
+    )
+    version = session.scalar(later.limit(1))
+    if version is not None:
+        raise Refusal(409, "dataset_refreshed", NEWER, (), {"dataset": str(version)})
+
+
 def _check_files(definition: Definition, number: int) -> None:
     """Refuse other files than were declared, and names that are too long beside the dataset's."""
     holders = definition.holders
@@ -205,7 +228,7 @@ def _check_files(definition: Definition, number: int) -> None:
 
 
 def _ingested(
-    services: Services, definition: Definition, ids: Sequence[UUID], files: Sequence[BinaryIO]
+    services: Services, definition: Definition, ids: Sequence[UUID], files: Sequence[Input]
 ) -> tuple[tuple[Column, ...], Sequence[Stored], list[Fingerprint]]:
     """Parse and encrypt the rows of each dataset, and make its fingerprint. Raises Refusal."""
     limits = Limits(file_bytes=services.settings.max_upload_bytes)
@@ -274,6 +297,8 @@ def _row(
         created_by=caller.id,
         created_at=utc_now(),
         privacy_unit=definition.privacy_unit,
+        source=None if definition.source is None else dict(definition.source),
+        refreshes=definition.refreshes,
     )
 
 
@@ -332,6 +357,8 @@ def _record(
     seen: list[Seen] = []
     with services.sessions.write() as session:
         take(session, UPLOADS)
+        if definition.refreshes is not None:
+            check_newest(session, definition.refreshes)
         if once is not None:
             once.remember(session, caller, (pool or rows[0]).id)
         if pool is not None:
@@ -374,6 +401,7 @@ def _new(
         epsilon=terms.epsilon,
         delta=terms.delta,
         population=row.population,
+        **_origin(row),
     )
     if seen:
         recorded: dict[str, Any] = {"like": [_plain(one) for one in seen]}
@@ -383,6 +411,12 @@ def _new(
             recorded["separate_budget"] = definition.separate_budget
         note(session, caller, "dataset.rows_seen_before", row.id, **recorded)
     return seen
+
+
+def _origin(row: DatasetRow) -> dict[str, Any]:
+    """What the trail says of a snapshot: of what, and which dataset's next version it is."""
+    origin = {"source": row.source, "refreshes": row.refreshes and str(row.refreshes)}
+    return {name: value for name, value in origin.items() if value is not None}
 
 
 def _open(
@@ -573,8 +607,10 @@ def _plain(seen: Seen) -> Mapping[str, Any]:
     return kept if seen.like.kind == "persons" else kept | {"share": round(seen.like.share, 2)}
 
 
-def kind_of(file: BinaryIO) -> Any:
-    """Whether a file is Parquet, or text ("csv")."""
+def kind_of(file: Input) -> Format:
+    """Whether an upload is Parquet, text ("csv") or a snapshot of a source."""
+    if isinstance(file, Snapshot):
+        return "source"
     file.seek(0)
     magic = file.read(len(PARQUET_MAGIC))
     file.seek(0)

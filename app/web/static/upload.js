@@ -159,6 +159,18 @@ function take(found) {
   skip.value = [...left].join("\n");
 }
 
+// Rows of a source in place of a file: what is named of it, by the kind of thing that it offers.
+const chosen = () => form.querySelector("[data-source]")?.selectedOptions[0];
+addEventListener("submit", (event) => {
+  if (event.target !== form || !chosen()?.value) return;
+  event.preventDefault();
+  event.stopPropagation();
+  const source = { name: chosen().value, [form.querySelector("[data-what]").value]: form.querySelector("[data-item]").value.trim() };
+  const { "X-CSRF": csrf } = JSON.parse(form.getAttribute("hx-headers"));
+  const { format: ofFiles, ...declared } = metadata();
+  takenBy(form, "/datasets/snapshots", { source, metadata: declared }, csrf, document.getElementById("uploaded"));
+}, true);
+
 form.addEventListener("click", ({ target }) => {
   if (target.matches("[data-add]")) add().querySelector("input").focus();
   if (target.matches("[data-look]")) look();
@@ -172,6 +184,16 @@ form.addEventListener("change", async ({ target }) => {
   if (target.matches("[data-schema]") && target.files.length) { await declare(target.files[0]); target.value = ""; }
   if (target.matches("[data-paste]") && target.value.trim()) await declare(new Blob([target.value]));
   if (target.matches("[data-copy]") && target.value) await declare(await (await fetch(`/datasets/${target.value}/schema`)).blob());
+  if (target.matches("[data-source]")) {
+    const { value, dataset: offers } = chosen();
+    form.elements.file.required = !value;
+    for (const own of form.querySelectorAll("[data-of-file]")) own.hidden = Boolean(value);
+    for (const own of form.querySelectorAll("[data-of-source]")) own.hidden = !value;
+    const what = form.querySelector("[data-what]");
+    for (const option of what.options) option.hidden = (option.value === "path") !== (offers.kind === "parquet");
+    what.value = offers.kind === "parquet" ? "path" : "table";
+    form.querySelector("#offered").replaceChildren(...(offers.items ?? "").split("\n").filter(Boolean).map((one) => Object.assign(document.createElement("option"), { value: one })));
+  }
   if (target.matches("[data-c=type]")) show(target.closest(".column"));
   if (target.matches("[data-m=several]")) for (const label of form.querySelectorAll("[data-unit]")) {
     label.hidden = target.value !== "unit";

@@ -1,0 +1,301 @@
+"""Snapshots of sources as Arrow batches, through the readers of their own libraries.
+
+A database is read in one read-only transaction that sees one state of it; files are held against
+what they were before the first row was read. Rows stay in memory, a batch at a time.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+from pyarrow import fs
+
+from app.storage.columns import UnitColumn, check_names
+from app.storage.dialect import Reading
+from app.storage.errors import IngestError, SourceError
+from app.storage.limits import Limits
+from app.storage.read_parquet import BATCH_ROWS, check_types, in_order, parquet_batches
+from app.storage.sources import (
+    DuckdbSource,
+    Item,
+    ParquetSource,
+    PostgresqlSource,
+    Source,
+    beneath,
+    quoted,
+)
+from dpmcmc.inputs.schema import Column
+
+Columns = Sequence[Column | UnitColumn]
+CONNECT_SECONDS, SILENT_SECONDS = 10, 60
+BATCH_BYTES = 2**21
+DUCKDB_MEMORY = "512MB"
+FILE_BYTES = 2**40  # of one Parquet file: what it decodes to is bounded, and its rows
+FROM, ALONE = "SELECT {} FROM ({}\n) AS snapshot", "LIMIT 0"
+AWAY = "it cannot be reached, or broke off"
+DENIED = "it does not let the service in, or does not let it read this"
+SLOW = "it took longer than the {} seconds that it is given"
+CHANGED = "it was changed while it was read: try again"
+STOPPED = "the snapshot was stopped"
+ABSENT = "there is no such {} in the source, or the service may not see it"
+SQL_ABSENT = ("42P01", "3F000")
+SQL_DENIED = ("28", "42501")
+SQL_TIMEOUT = "57014"
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a snapshot is. rows: read so far. is_stopped: whether it is to end."""
+
+    is_stopped: Callable[[], bool] = lambda: False
+    rows: int = 0
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """Something of a source, to be read once."""
+
+    source: Source
+    item: Item
+    progress: Progress = field(default_factory=Progress)
+
+    def batches(
+        self, columns: Columns, limits: Limits, reading: Reading
+    ) -> Iterator[pa.RecordBatch]:
+        """Batches of the declared columns in their order. Raises IngestError and SourceError."""
+        until = time.monotonic() + self.source.seconds
+        for batch in _batches(self.source, self.item, columns, limits, reading):
+            if self.progress.is_stopped():
+                raise SourceError("stopped", "", STOPPED)
+            if time.monotonic() > until:
+                raise _unavailable(SLOW.format(self.source.seconds))
+            self.progress.rows += batch.num_rows
+            yield in_order(batch, columns)
+
+
+def _batches(
+    source: Source, item: Item, columns: Columns, limits: Limits, reading: Reading
+) -> Iterator[pa.RecordBatch]:
+    if isinstance(source, ParquetSource):
+        return _parquet(source, item, columns, limits, reading)
+    if item.path is not None:
+        raise SourceError("not_offered", "/path", "this source has tables and queries, no paths")
+    if isinstance(source, PostgresqlSource):
+        return _postgresql(source, item, columns, reading)
+    return _duckdb(source, item, columns, reading)
+
+
+def _unavailable(message: str, reason: str = "") -> SourceError:
+    return SourceError("source_unavailable", "", message, reason)
+
+
+def _postgresql(
+    source: PostgresqlSource, item: Item, columns: Columns, reading: Reading
+) -> Iterator[pa.RecordBatch]:
+    from adbc_driver_postgresql import StatementOptions, dbapi
+
+    statement = source.statement(item)
+    with (
+        _postgresql_errors(source, item),
+        dbapi.connect(_conninfo(source)) as connection,
+        connection.cursor() as cursor,
+    ):
+        size = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)}
+        cursor.adbc_statement.set_options(**size)
+        cursor.execute(f"{FROM.format('*', statement)} {ALONE}")
+        with cursor.fetch_record_batch() as nothing:
+            schema = nothing.schema
+        check_names(schema.names, columns, reading)
+        chosen = ", ".join(_postgresql_value(schema.field(one.name)) for one in columns)
+        cursor.execute(FROM.format(chosen, statement))
+        with cursor.fetch_record_batch() as rows:
+            check_types(rows.schema, columns)
+            yield from rows
+
+
+def _conninfo(source: PostgresqlSource) -> str:
+    """The address, with a time for everything and no way to write."""
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    try:
+        given = conninfo_to_dict(source.url())
+    except ProgrammingError:
+        raise _unavailable("its address is not one of PostgreSQL") from None
+    options = [
+        str(given.get("options") or ""),
+        f"-c statement_timeout={source.seconds * 1000}",
+        "-c default_transaction_read_only=on",
+        r"-c default_transaction_isolation=repeatable\ read",
+    ]
+    times: dict[str, Any] = {
+        "connect_timeout": CONNECT_SECONDS,
+        "tcp_user_timeout": SILENT_SECONDS * 1000,
+        "keepalives_idle": SILENT_SECONDS // 2,
+        "keepalives_interval": SILENT_SECONDS // 6,
+        "keepalives_count": 3,
+    }
+    return make_conninfo(**{**given, **times, "options": " ".join(options).strip()})
+
+
+def _postgresql_value(field: pa.Field) -> str:
+    """A column as the query gives it: numbers as doubles where Arrow has no such type, else text.
+
+    PostgreSQL turns a numeric into the nearest double, and text is what categories are.
+    """
+    name, type_name = quoted(field.name), (field.metadata or {}).get(b"POSTGRESQL:type", b"")
+    if type_name in (b"numeric", b"money"):
+        return f"{name}::numeric::float8 AS {name}"
+    return f"{name}::text AS {name}" if isinstance(field.type, pa.BaseExtensionType) else name
+
+
+@contextmanager
+def _postgresql_errors(source: PostgresqlSource, item: Item) -> Iterator[None]:
+    """What the database says, by its code alone. Of rows under way the driver keeps no code."""
+    from adbc_driver_manager import Error
+
+    until = time.monotonic() + source.seconds
+    try:
+        yield
+    except (Error, pa.ArrowException, OSError) as error:
+        state = str(getattr(error, "sqlstate", None) or "")
+        reason = f"{type(error).__name__} {state}".strip()
+        if state in SQL_ABSENT:
+            what = "table" if item.table is not None else "query"
+            raise SourceError("not_offered", f"/{what}", ABSENT.format(what), reason) from None
+        if state.startswith(SQL_DENIED):
+            raise _unavailable(DENIED, reason) from None
+        if state == SQL_TIMEOUT or time.monotonic() >= until:
+            raise _unavailable(SLOW.format(source.seconds), reason) from None
+        raise _unavailable(AWAY, reason) from None
+
+
+def _duckdb(
+    source: DuckdbSource, item: Item, columns: Columns, reading: Reading
+) -> Iterator[pa.RecordBatch]:
+    import duckdb
+
+    statement = source.statement(item)
+    alone: dict[
+        str, Any
+    ] = {  # it reads its own file, loads nothing, and leaves no rows in clear on the disk
+        "enable_external_access": "false",
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "temp_directory": "",
+        "memory_limit": DUCKDB_MEMORY,
+        "threads": "1",
+        "lock_configuration": "true",
+    }
+    before = _state_of(source.file)
+    try:
+        with duckdb.connect(str(source.file), read_only=True, config=alone) as connection:
+            names = connection.sql(f"{FROM.format('*', statement)} {ALONE}").columns
+            check_names(names, columns, reading)
+            chosen = ", ".join(quoted(one.name) for one in columns)
+            rows = connection.sql(FROM.format(chosen, statement)).to_arrow_reader(BATCH_ROWS)
+            check_types(rows.schema, columns)
+            yield from rows
+    except duckdb.CatalogException as error:
+        what = "table" if item.table is not None else "query"
+        reason = type(error).__name__
+        raise SourceError("not_offered", f"/{what}", ABSENT.format(what), reason) from None
+    except duckdb.PermissionException as error:
+        raise _unavailable(DENIED, type(error).__name__) from None
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        raise _unavailable(AWAY, type(error).__name__) from None
+    if _state_of(source.file) != before:
+        raise SourceError("source_changed", "", CHANGED)
+
+
+def _state_of(file: Path) -> tuple[int, int, int]:
+    """What differs once a file is written to, or another one has its name."""
+    try:
+        found = file.stat()
+    except OSError as error:
+        raise _unavailable(AWAY, type(error).__name__) from None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _parquet(
+    source: ParquetSource, item: Item, columns: Columns, limits: Limits, reading: Reading
+) -> Iterator[pa.RecordBatch]:
+    """The rows of every file, one after the other: read as uploads are, with the same limits."""
+    if item.path is None:
+        raise SourceError("not_offered", "/path", "name a path in the source's folder, or an empty")
+    place, limits = beneath(item.path), replace(limits, file_bytes=FILE_BYTES)
+    try:
+        folder = _folder(source)
+        before = _files(folder, place)
+        for file in before:
+            if file.size == 0:
+                raise IngestError("empty_file", "/file", "a Parquet file is empty")
+            with folder.open_input_file(file.path) as opened:
+                yield from parquet_batches(cast(Any, opened), columns, limits, reading)
+    except IngestError as error:
+        if error.code == "malformed_parquet" and _files(_folder(source), place) != before:
+            raise SourceError("source_changed", "", CHANGED) from None
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise _unavailable(AWAY, type(error).__name__) from None
+    if _files(folder, place) != before:
+        raise SourceError("source_changed", "", CHANGED)
+
+
+def _folder(source: ParquetSource) -> fs.FileSystem:
+    """The folder as a file system that has nothing else."""
+    if not source.folder.startswith("s3://"):
+        return fs.SubTreeFileSystem(source.folder, fs.LocalFileSystem())
+    keys, options = source.keys(), dict[str, Any]()
+    if keys is not None:
+        options["access_key"], options["secret_key"] = keys
+    if source.endpoint is not None:
+        scheme, _, host = source.endpoint.rstrip("/").partition("://")
+        options["scheme"], options["endpoint_override"] = scheme, host
+    if source.region is not None:
+        options["region"] = source.region
+    store = fs.S3FileSystem(
+        connect_timeout=CONNECT_SECONDS, request_timeout=SILENT_SECONDS, **options
+    )
+    return fs.SubTreeFileSystem(source.folder.removeprefix("s3://").rstrip("/"), store)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file as it is listed: what differs once it is written to."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+def _files(folder: fs.FileSystem, place: str) -> list[_File]:
+    """The Parquet files at a path, in the order of their names. Raises SourceError.
+
+    What is hidden, as half-written files are, begins with a dot or an underscore.
+    """
+    try:
+        here = folder.get_file_info(place)
+        listed = [here]
+        if here.type == fs.FileType.Directory:
+            listed = folder.get_file_info(fs.FileSelector(place, recursive=True))
+    except (pa.ArrowException, OSError) as error:
+        raise _unavailable(AWAY, type(error).__name__) from None
+    shown = sorted((one for one in listed if _is_shown(one)), key=lambda one: one.path)
+    files = [_File(one.path, one.size, one.mtime_ns) for one in shown]
+    if not files:
+        raise SourceError("not_offered", "/path", "there is no Parquet file there")
+    if isinstance(folder.base_fs, fs.LocalFileSystem):
+        root = Path(folder.base_path).resolve()
+        if any(not (root / one.path).resolve().is_relative_to(root) for one in files):
+            raise SourceError("not_offered", "/path", "a link leads out of the source's folder")
+    return files
+
+
+def _is_shown(file: fs.FileInfo) -> bool:
+    hidden = any(part.startswith((".", "_")) for part in file.path.split("/"))
+    return file.type == fs.FileType.File and not hidden and file.path.endswith(".parquet")

@@ -1,0 +1,195 @@
+"""Sources: other systems' tables that the operator names in a file, and only what is named there.
+
+The file holds addresses and what may be read of them; credentials are in the environment or in
+files of their own, and are read anew for each snapshot.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from app.storage.errors import SourceError
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
+MOST_SECONDS = 24 * 3600
+Name = Annotated[str, Field(pattern=NAME)]
+Part = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
+Seconds = Annotated[int, Field(ge=1, le=MOST_SECONDS)]
+NOT_BOTH = "{0}_env or {0}_file, not both"
+WITHOUT_DUCKDB = "a source of kind duckdb needs the package duckdb"
+
+
+class SourcesFileError(ValueError):
+    """The file of sources cannot be used. The message holds no value of it."""
+
+
+class _Source(BaseModel):
+    """What all kinds have. seconds: that a snapshot may take."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    seconds: Seconds = 3600
+
+
+class _Database(_Source):
+    """tables: that may be read, "schema.*" for all of a schema. queries: that may, by their names.
+
+    Admins name a table or a query of these and never write one.
+    """
+
+    tables: tuple[Part, ...] = ()
+    queries: Mapping[Name, str] = {}
+
+    def statement(self, item: "Item") -> str:
+        """The SELECT of a table or query. Raises SourceError where it is not offered."""
+        if item.query is not None:
+            if item.query not in self.queries:
+                raise SourceError("not_offered", "/query", "the source offers no such query")
+            return self.queries[item.query].strip().rstrip(";")
+        if item.table is None:
+            raise SourceError("not_offered", "/table", "name a table or a query of this source")
+        schema, _, table = item.table.rpartition(".")
+        offered = item.table in self.tables or (bool(schema) and f"{schema}.*" in self.tables)
+        if not offered or not table:
+            raise SourceError("not_offered", "/table", "the source offers no such table")
+        parts = [schema, table] if schema else [table]
+        return f"SELECT * FROM {'.'.join(map(quoted, parts))}"  # noqa: S608 - quoted names
+
+
+class PostgresqlSource(_Database):
+    """A PostgreSQL database. url_env, url_file: where its address with the password is."""
+
+    kind: Literal["postgresql"]
+    url_env: str | None = None
+    url_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _has_address(self) -> "PostgresqlSource":
+        if (self.url_env is None) == (self.url_file is None):
+            raise ValueError(NOT_BOTH.format("url"))
+        return self
+
+    def url(self) -> str:
+        """The address with its password. Raises SourceError."""
+        return _secret(self.url_env, self.url_file)
+
+
+class DuckdbSource(_Database):
+    """A file of DuckDB on this machine."""
+
+    kind: Literal["duckdb"]
+    file: Path
+
+    @model_validator(mode="after")
+    def _is_installed(self) -> "DuckdbSource":
+        if find_spec("duckdb") is None:
+            raise ValueError(WITHOUT_DUCKDB)
+        return self
+
+
+class ParquetSource(_Source):
+    """A folder of Parquet files, on this machine or as s3://bucket/folder.
+
+    endpoint, region: of a store that speaks S3. The two keys are given both or neither: then the
+    AWS client's own ways to find them count.
+    """
+
+    kind: Literal["parquet"]
+    folder: Annotated[str, Field(pattern=r"^(/|s3://[^/?#@]+(/|$))[^?#@]*$")]
+    endpoint: Annotated[str, Field(pattern=r"^https?://[^@/?#]+/?$")] | None = None
+    region: str | None = None
+    access_key_env: str | None = None
+    access_key_file: Path | None = None
+    secret_key_env: str | None = None
+    secret_key_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _whole_key(self) -> "ParquetSource":
+        given = []
+        for name in ("access_key", "secret_key"):
+            places = [getattr(self, f"{name}_{where}") for where in ("env", "file")]
+            if None not in places:
+                raise ValueError(NOT_BOTH.format(name))
+            given.append(places != [None, None])
+        if given[0] != given[1]:
+            raise ValueError("of access_key and secret_key only one is given")
+        return self
+
+    def keys(self) -> tuple[str, str] | None:
+        """The id and the secret of the store's key. Raises SourceError."""
+        if self.access_key_env is None and self.access_key_file is None:
+            return None
+        return (
+            _secret(self.access_key_env, self.access_key_file),
+            _secret(self.secret_key_env, self.secret_key_file),
+        )
+
+
+Source = PostgresqlSource | DuckdbSource | ParquetSource
+
+
+class Item(BaseModel):
+    """What of a source is read: a table or a named query of a database, or a path in a folder.
+
+    path: of a file, or of a folder with all Parquet files in it; empty for all.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    table: str | None = None
+    query: str | None = None
+    path: str | None = None
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    sources: Mapping[Name, Annotated[Source, Field(discriminator="kind")]]
+
+
+def sources_in(file: Path | None) -> Mapping[str, Source]:
+    """The sources that the operator has configured, by name. Raises SourcesFileError."""
+    if file is None:
+        return {}
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise SourcesFileError("the file of DPMCMC_SOURCES cannot be read as TOML") from None
+    try:
+        return _File.model_validate(content).sources
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        message = first["msg"].removeprefix("Value error, ")
+        raise SourcesFileError(f"DPMCMC_SOURCES: {place}: {message}") from None
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def beneath(path: str) -> str:
+    """A path that leads nowhere but down. Raises SourceError."""
+    parts = [part for part in path.split("/") if part]
+    odd = path.startswith("/") or re.search(r"[\\\x00-\x1f]|://", path) or "~" in parts
+    if odd or any(part in (".", "..") for part in parts):
+        raise SourceError("not_offered", "/path", "a path within the source's folder, without ..")
+    return "/".join(parts)
+
+
+def _secret(variable: str | None, file: Path | None) -> str:
+    """A secret from the environment or a file. Raises SourceError, which says no name of either."""
+    try:
+        secret = file.read_text(encoding="utf-8") if file else os.environ.get(variable or "", "")
+    except (OSError, ValueError):
+        secret = ""
+    if not secret.strip():
+        raise SourceError("source_unavailable", "", "its credentials are not configured")
+    return secret.strip()
