@@ -34,7 +34,7 @@ def test_an_admin_registers_a_snapshot_and_takes_it_again(page: Page, service: S
     page.get_by_label("Rows from").select_option("lab")
     expect(page.locator("[name=file]")).to_be_hidden()
     expect(page.get_by_role("button", name="Look at the file")).to_be_hidden()
-    page.get_by_label("Its name").fill("persons")
+    page.locator("[data-item]").fill("persons")
     page.get_by_label("Name", exact=True).first.fill("ages")
     page.get_by_label("Epsilon").fill("3")
     column = page.locator(".column").first
@@ -44,7 +44,7 @@ def test_an_admin_registers_a_snapshot_and_takes_it_again(page: Page, service: S
     register = page.get_by_role("button", name="Upload")
     register.click()
     expect(page.get_by_role("alert")).to_contain_text("/source/table: the source offers no such")
-    page.get_by_label("Its name").fill("people")
+    page.locator("[data-item]").fill("people")
     register.click()
     expect(page.get_by_role("alert")).to_contain_text("1 columns of the file are not declared")
     page.get_by_label("Leave out all that is not declared").check()

@@ -35,7 +35,7 @@ def offered(services: Services) -> Mapping[str, Source]:
     try:
         return sources_in(services.settings.sources)
     except SourcesFileError as error:
-        logs.logger().error("sources_unreadable", reason=str(error))
+        logs.logger().error("sources_unreadable", reason=error.args[0])
         detail = "The file of sources cannot be used; its operator must mend it."
         raise Refusal(503, "source_unavailable", detail) from None
 
