@@ -246,7 +246,7 @@ def _answers(path: str, operation: dict[str, Any]) -> None:
         statuses += ["408", "413", "415"]
     if path.startswith("/v1"):
         statuses += ["422"]
-    if path.endswith(("/chain", "/tables/{number}")):
+    if path.endswith(("/chain", "/tables/{number}", "/snapshots", "/refresh")):
         statuses += ["406"]
     if path.endswith(("/chain", "/summary", "/posteriors", "/result", "/tables/{number}")):
         statuses += ["409", "410"]
