@@ -196,7 +196,7 @@ def shown(
         holders=[HolderOut.model_validate(one) for one in row.holders or ()],
         pool=row.pool_id,
         shares_ledger_with=row.ledger_id if caller.role in ("admin", "auditor") else None,
-        source=OriginOut(**{name: row.source.get(name) for name in OriginOut.model_fields})
+        source=OriginOut.model_validate({n: row.source.get(n) for n in OriginOut.model_fields})
         if row.source is not None and caller.role in ("admin", "auditor")
         else None,
         refreshes=row.refreshes,
