@@ -18,6 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+WAITING = ("e2e", "worker", "load", "chaos", "r", "test_deployment.py")
 os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / "var" / "numba"))
 
 from hypothesis import settings  # noqa: E402 - the cache's place must be set before any import
@@ -64,6 +65,24 @@ def pytest_configure(config: pytest.Config) -> None:
     handlers, level = root.handlers[:], root.level
     logs.configure("json", "INFO")
     root.handlers[:], root.level = handlers, level
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Spread files whose tests wait for programs evenly among those that compute.
+
+    Side by side on the cores they would leave these idle. A file stays together.
+    """
+    if not config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    folders = [ROOT / "tests" / name for name in WAITING]
+    waiting = [path for path in files if any(map(path.is_relative_to, folders))]
+    computing = [path for path in files if path not in waiting]
+    places = {path: at / max(len(waiting), 1) for at, path in enumerate(waiting)}
+    places |= {path: at / max(len(computing), 1) for at, path in enumerate(computing)}
+    items[:] = [item for path in sorted(files, key=places.__getitem__) for item in files[path]]
 
 
 @pytest.fixture(scope="session")

@@ -220,11 +220,12 @@ class Cuts:
 ROUNDING_MARGIN = 1.0 - 2.0**-40  # of mu^2: rounding of what follows costs nothing
 WHITENING_SHARE = 0.05  # share of mu^2;
 NEAR_SHARES = (0.38, 0.42)  # of the near iterates. The far ones share what is left
-# where the model is asked for: of the layers by which near scores are clipped, and of these. What
-# layers leave unseen puts clips farther out: see experiments/README.md, "How a budget is shared"
-LAYERS_SHARE, ASKED_SHARES = 0.20, (0.17, 0.50)
-# of the near looks of later rounds, for which the mode is found already
-LATER_SHARES, LATER_ASKED_SHARES = (0.40, 0.60), (LAYERS_SHARE, 0.27, 0.53)
+# where the model is asked for: of the near iterates, and of each far one; the layers by which near
+# scores are clipped have what is left. What they leave unseen puts clips farther out: see
+# experiments/README.md, "How a budget is shared"
+ASKED_SHARES, ASKED_FAR_SHARE, LEAST_LAYERS_SHARE = (0.17, 0.50), 0.02, 0.10
+# of the near iterates of later rounds, for which the mode is found already, after their layers
+LATER_SHARES, LATER_ASKED_SHARES = (0.40, 0.60), (0.16, 0.28, 0.56)
 
 
 def shares(num_far: int, paid: bool = False, *, asked: bool = False) -> tuple[float, ...]:
@@ -233,7 +234,10 @@ def shares(num_far: int, paid: bool = False, *, asked: bool = False) -> tuple[fl
     paid: for the whitening, before. asked: whether the model's own answer is: there are then
     layers of rows before the near ones.
     """
-    near = (LAYERS_SHARE, *ASKED_SHARES) if asked else NEAR_SHARES
+    near: tuple[float, ...] = NEAR_SHARES
+    if asked:
+        layers_share = 1.0 - WHITENING_SHARE - sum(ASKED_SHARES) - ASKED_FAR_SHARE * num_far
+        near = (max(layers_share, LEAST_LAYERS_SHARE), *ASKED_SHARES)
     left = 1.0 - sum(near) - WHITENING_SHARE
     scale = ROUNDING_MARGIN / (1.0 - WHITENING_SHARE) if paid else ROUNDING_MARGIN
     return tuple(scale * share for share in (*(left / num_far,) * num_far, *near))
