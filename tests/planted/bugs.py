@@ -2648,6 +2648,43 @@ LATER = (
     ),
 )
 
+ASKED = "tests/api/test_access_requests.py"
+
+ASKING = (
+    Bug(
+        "a dataset that is hidden may be asked for by its id",
+        "app/services/accounts/requests.py",
+        "create",
+        "check_open(visible_dataset(session, caller, wanted.dataset))",
+        "None",
+        f"{ASKED}::test_nothing_says_whether_a_dataset_is_there",
+    ),
+    Bug(
+        "an analyst sees the requests of others",
+        "app/services/accounts/requests.py",
+        "_request",
+        'caller.role == "analyst"',
+        "False",
+        f"{ASKED}::test_an_analyst_answers_no_request_and_sees_no_others",
+    ),
+    Bug(
+        "an analyst grants a request",
+        "app/api/routes/access_requests.py",
+        "decide",
+        "caller.role != role",
+        "False",
+        f"{ASKED}::test_an_analyst_answers_no_request_and_sees_no_others",
+    ),
+    Bug(
+        "an assistant's cap is read and not written",
+        "dpmcmc/client/assistant.py",
+        "Cap.take",
+        "epsilon and left >= 0.0",
+        "False",
+        "tests/api/test_assistant.py::test_threads_and_processes_share_what_is_left",
+    ),
+)
+
 BUGS = (
     *LATER,
     *PERSONS,
@@ -2665,4 +2702,5 @@ BUGS = (
     *DESIGNING,
     *SEVERAL,
     *STOPPING,
+    *ASKING,
 )
