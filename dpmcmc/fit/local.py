@@ -20,7 +20,7 @@ from dpmcmc.fit.budget import Budget, Taken
 from dpmcmc.fit.results import Result, judged, summary_and_verdict
 from dpmcmc.fit.run import run
 from dpmcmc.formula.design import make_design
-from dpmcmc.inputs.frames import columns_of, is_missing, type_of
+from dpmcmc.inputs.frames import batches_of, columns_of, is_missing, rows_of, type_of
 from dpmcmc.inputs.options import AlgorithmName, AlgorithmOptions, AutoOptions
 from dpmcmc.inputs.published import algorithm_of, family_by
 from dpmcmc.inputs.schema import (
@@ -139,7 +139,9 @@ def sample(
         Response and covariates as in ModelSpec, such as "y ~ age + sex".
     data
         The rows: a data frame (pandas, polars, Arrow, ...), or a mapping of column names to numbers
-        or words of the declared categories.
+        or words of the declared categories. Or a dataset of Arrow (`pyarrow.dataset.dataset`), an
+        iterator of such frames or a RecordBatchReader, which is read once: batch by batch, and only
+        the columns of the formula are kept, eight bytes for a number and four for a category.
     schema
         Declared columns and number of rows: `Schema.from_frame` makes one.
     epsilon
@@ -432,7 +434,10 @@ def checked_rows(
     check_delta("/privacy/delta", delta, schema.units, schema.unit)
     if budget is not None:
         check_delta("/budget/delta", budget.delta, schema.units, schema.unit)
-    table = table_of(schema, columns_of(data), read)
+    unit = schema.privacy_unit
+    named = {*read, unit.column} if isinstance(unit, PrivacyUnit) else {*read}
+    batches = batches_of(data, named)
+    table = table_of(schema, columns_of(data) if batches is None else batches, read)
     if yes_or_no is not None:
         _check_yes_or_no(schema, yes_or_no, table)
     return table
@@ -501,25 +506,47 @@ def _options(sampler: AlgorithmOptions | str | None) -> AlgorithmOptions:
 
 
 def table_of(
-    schema: Schema, data: Mapping[str, Sequence[object]], read: Collection[str] | None = None
+    schema: Schema,
+    data: Mapping[str, Sequence[object]] | Iterator[Mapping[str, Sequence[object]]],
+    read: Collection[str] | None = None,
 ) -> Table:
-    """Return data as a clamped table, by units where the schema has some.
+    """Return data, or batches of data, as a clamped table, by units where the schema has some.
 
     read: the columns that the table has; all declared ones where left out. Raises ValueError on a
     missing column, value or category.
     """
-    if not isinstance(schema.privacy_unit, PrivacyUnit):
-        return Table(_clamped_columns(schema, data, schema.rows, read), schema.rows)
     unit, key = schema.privacy_unit, os.urandom(32)
-    names = unit_names(unit.column, data)
-    digests = np.frombuffer(b"".join(digest_of(name, key) for name in names), np.uint8)
-    groups = grouped(digests.reshape(len(names), -1), unit.max_rows, key)
+    by_unit, whole = isinstance(unit, PrivacyUnit), isinstance(data, Mapping)
+    parts: dict[str, list[NDArray[np.float64] | NDArray[np.int32]]] = {}
+    digests, rows = list[NDArray[np.uint8]](), 0
+    for batch in (data,) if isinstance(data, Mapping) else data:
+        if isinstance(unit, PrivacyUnit):
+            names = unit_names(unit.column, batch)
+            joined = b"".join(digest_of(name, key) for name in names)
+            digests.append(np.frombuffer(joined, np.uint8).reshape(len(names), -1))
+            length = len(names)
+        else:
+            length = schema.rows if whole else rows_of(batch) if batch else 0
+        for name, values in _clamped_columns(schema, batch, length, read).items():
+            parts.setdefault(name, []).append(values)
+        rows += length
+    if not rows or (not by_unit and rows != schema.rows):
+        raise ValueError(f"the data have {rows} rows, and the schema says {schema.rows}")
+    columns = {name: _joined(parts.pop(name)) for name in list(parts)}
+    if not isinstance(unit, PrivacyUnit):
+        return Table(columns, schema.rows)
+    groups = grouped(np.concatenate(digests), unit.max_rows, key)
     if len(groups.digests) != schema.units:
         raise ValueError(
             f"the data have {len(groups.digests)} units in {unit.column!r}, and the schema says"
             f" {schema.units}: make it of these data with Schema.from_frame"
         )
-    return by_units(schema, _clamped_columns(schema, data, len(names), read), groups)
+    return by_units(schema, columns, groups)
+
+
+def _joined(parts: list[Any]) -> NDArray[Any]:
+    """Return one array of several; of one column after the other, so that one is there twice."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _clamped_columns(

@@ -1,6 +1,6 @@
 """Data frames of any library as columns: by narwhals, the Arrow stream or `__dataframe__`."""
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib import import_module
@@ -45,8 +45,50 @@ class Decimals(list[object]):
         self.type = type
 
 
-def columns_of(data: object) -> Mapping[str, Sequence[object]]:
+def batches_of(
+    data: object, names: Collection[str]
+) -> Iterator[Mapping[str, Sequence[object]]] | None:
+    """Return the named columns of an Arrow dataset or an iterator of frames, batch by batch.
+
+    None of other data. Of a dataset no other column is read. Raises TypeError and ValueError as
+    `columns_of` does, also while batches are taken.
+    """
+    if _is_dataset(data):
+        source: Any = data
+        wanted = [name for name in source.schema.names if name in names]
+        _check_once(source.schema.names)
+        batches = source.to_batches(columns=wanted, batch_readahead=2, fragment_readahead=1)
+    elif isinstance(data, Iterator) or hasattr(data, "read_next_batch"):
+        batches = data
+    else:
+        return None
+    return (_named(batch, names) for batch in batches)
+
+
+def _named(batch: object, names: Collection[str]) -> Mapping[str, Sequence[object]]:
+    """Return these columns of a frame or a mapping."""
+    if isinstance(batch, Mapping):
+        return columns_of({name: values for name, values in batch.items() if name in names})
+    frame = _frame(batch)
+    return {name: _values(frame[name]) for name in frame.columns if name in names}
+
+
+def _is_dataset(data: object) -> bool:
+    """Whether these are a dataset of Arrow, whose rows lie in files."""
+    return hasattr(data, "count_rows") and hasattr(data, "to_batches") and hasattr(data, "schema")
+
+
+def _check_once(names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise ValueError("two columns of the data frame have the same name: rename one")
+
+
+def columns_of(
+    data: object, names: Sequence[object] | None = None
+) -> Mapping[str, Sequence[object]]:
     """Return column name -> values of a mapping, or of any data frame.
+
+    names: columns that are needed of a dataset of Arrow, which are all that is read of it.
 
     A value that is missing is None or not a number. The pandas Series of a mapping, and arrays of
     xarray, are brought into the order of the first one's index, as pandas does. Raises TypeError
@@ -59,6 +101,12 @@ def columns_of(data: object) -> Mapping[str, Sequence[object]]:
         for name, values in native.items():
             _check_column(name, values)
         return {name: _plain(values) for name, values in _aligned(native).items()}
+    if _is_dataset(data):
+        source: Any = data
+        _check_once(source.schema.names)
+        needed = None if names is None else {name for name in names if isinstance(name, str)}
+        wanted = [name for name in source.schema.names if needed is None or name in needed]
+        data = source.to_table(columns=wanted)
     frame = _frame(data)
     return {name: _values(frame[name]) for name in frame.columns}
 

@@ -632,7 +632,8 @@ class Schema:
         ----------
         frame
             A data frame of pandas, polars, Arrow or any library that narwhals reads or that has
-            `__dataframe__`; or a mapping of column names to values.
+            `__dataframe__`; or a mapping of column names to values; or a dataset of Arrow, of which
+            only named columns are read.
         bounds
             For each column that is used: (lower, upper) of a number column, or of a column of dates
             such as ("2020-01-01", "2024-12-31"), or the categories. Two categories, also the texts
@@ -676,7 +677,9 @@ class Schema:
                 raise ValueError(f"{argument} must be a dictionary, {_EXAMPLES[argument]}")
         if isinstance(integer, str) or not isinstance(integer, Sequence):
             raise ValueError('integer must be a list of names, such as ["age"]')
-        values_of, missing, spikes = columns_of(frame), missing or {}, spikes or {}
+        missing, spikes = missing or {}, spikes or {}
+        named = (*bounds, *missing, *integer, *spikes, privacy_unit, holders)
+        values_of = columns_of(frame, named)
         unit = _unit_of(privacy_unit, max_rows)
         for name in (*bounds, *missing, *integer, *spikes):
             if name not in values_of:
@@ -742,7 +745,7 @@ class Schema:
             if (holders, privacy_unit, max_rows) != ((), None, None) or "rows" not in facts:
                 raise ValueError("give the data as well: their number of rows is part of a schema")
             return cls(columns=columns, **facts)
-        values_of = columns_of(frame)
+        values_of = columns_of(frame, [*(one.name for one in columns), privacy_unit, holders])
         for column in columns:
             if column.name not in values_of:
                 raise ValueError(
