@@ -1,7 +1,15 @@
 """What the ledger refuses. No message is ever a function of private rows."""
 # ruff: noqa: N818 - named by what happened
 
-from dpmcmc.privacy.filter import EntryCost, FilterState, FilterTerms, remaining_for, spent_epsilon
+from dpmcmc.privacy.filter import (
+    EntryCost,
+    FilterState,
+    FilterTerms,
+    failure_left,
+    in_units,
+    remaining_for,
+    spent_epsilon,
+)
 
 
 class LedgerError(Exception):
@@ -63,3 +71,9 @@ class BudgetExhausted(LedgerError):
     def remaining(self) -> float:
         """Epsilon of the largest job of this one's kind that would still fit."""
         return remaining_for(self._terms, self._held, self._cost)
+
+    @property
+    def failure(self) -> tuple[float, float] | None:
+        """With which probability the job may fail, and which is left; None where that fits."""
+        asked, left = float(in_units(self._cost.failure or 0)), failure_left(self._terms, self._held)
+        return (asked, left) if asked > left else None

@@ -691,8 +691,7 @@ class Schema:
             for name, declaration in bounds.items()
         )
         for column in columns:
-            if isinstance(column, NumberColumn):
-                check_type(column, type_of(values_of[column.name]))
+            _check_values(column, values_of[column.name])
         for name in {*missing, *integer, *spikes} - set(bounds):
             extra = "missing codes" if name in missing else "a type or spikes"
             raise ValueError(f"{name!r} has {extra} and no bounds: declare those as well")
@@ -751,8 +750,7 @@ class Schema:
                 raise ValueError(
                     f"there is no column {column.name!r}{near(column.name, values_of)}"
                 )
-            if isinstance(column, NumberColumn):
-                check_type(column, type_of(values_of[column.name]))
+            _check_values(column, values_of[column.name])
         return cls._of_rows(columns, values_of, holders, _unit_of(privacy_unit, max_rows))
 
     def to_file(self, path: str | PathLike[str]) -> None:
@@ -989,6 +987,17 @@ def _declared(name: str, declaration: object, missing: Mapping[str, Any]) -> Col
         pair = categories[0], categories[1]
         return BinaryColumn(name=name, categories=pair, missing=empty)
     return CategoryColumn(name=name, categories=categories, missing=empty)
+
+
+def _check_values(column: Column, values: Sequence[object]) -> None:
+    """Raise ValueError where a column's type is another one than declared."""
+    if isinstance(column, NumberColumn):
+        check_type(column, type_of(values))
+    elif getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M"):
+        words = " and ".join(repr(category) for category in column.categories[:2])
+        raise ValueError(
+            f"column {column.name!r} has dates or times, and {words} declare categories: {DATES}"
+        )
 
 
 def check_type(column: NumberColumn, type: ValueType) -> None:

@@ -166,6 +166,16 @@ def test_words_that_are_no_dates_are_two_categories(words):
     )
 
 
+@pytest.mark.parametrize("words", [("2023", "2024"), ("Jan", "Feb", "Mar"), ("early", "late")])
+def test_dates_are_no_categories_whatever_their_bounds_look_like(words):
+    given = DAYS, DAYS.dt.tz_localize("Asia/Tokyo"), DAYS.to_numpy(), DAYS - DAYS[0]
+    for days in given:
+        with pytest.raises(ValueError, match=r"'visit' has dates or times.* such as 2020-01-31"):
+            Schema.from_frame({"visit": days, "y": Y}, bounds={"visit": words, "y": (0, 2)})
+    years = {"visit": DAYS.dt.year.astype(str), "y": Y}
+    assert Schema.from_frame(years, bounds={"visit": words, "y": (0, 2)}).columns[0].name == "visit"
+
+
 @pytest.mark.parametrize(
     "words", [("3 decades", "4 decades"), ("12 Marks", "20 Marks"), ("Q1", "Q2")]
 )

@@ -24,6 +24,7 @@ from app.services.planning.plans import asked, unbounded
 from app.storage.clock import database_now
 from app.storage.columns import schema_of
 from app.storage.rows import DatasetRow, JobRow
+from dpmcmc.base.digits import rounded_down
 from dpmcmc.base.names import ROW
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.planner import BasePlan
@@ -218,10 +219,18 @@ def _exhausted(refused: ledger.BudgetExhausted, job: PaidJob) -> Refusal:
     if math.isinf(requested):
         return unbounded(job)
     whose = "Your allotment's" if refused.allotment else "The dataset's"
+    message = f"{whose} remaining budget does not allow this job."
+    if refused.failure is not None:
+        asked, left = refused.failure
+        message = (
+            f"{whose} share of delta that is kept for medians and maxima (its failure share) does"
+            f" not allow this job, which fails with probability {asked:.4g}: {rounded_down(left)}"
+            " is left. Ask for a smaller delta, or for another statistic, which needs none of it."
+        )
     return Refusal(
         409,
         "budget_exhausted",
-        f"{whose} remaining budget does not allow this job.",
+        message,
         extra={
             "of": "allotment" if refused.allotment else "dataset",
             "requested": {"epsilon": requested},
