@@ -145,6 +145,8 @@ LEAST_INFLATION, MOST_INFLATION = 0.75, 1e6  # of a score's variance, by what no
 # of a curvature, that a prior's precision is, from which the score's variance is the model's
 RULING = 0.1
 FEW_ROWS = 100.0  # a coefficient, of which the spread of scores tells no variance: one may be most
+# events that carry a direction, of which it tells none either: cover .80 of coefficients of 13
+FEW_EVENTS = 100.0
 MIN_WEIGHT = 0.05  # mean weight of a row, for what noise says is less
 
 
@@ -401,13 +403,30 @@ class Quadratic:
         curve = half @ turned(half)
         values, vectors = np.linalg.eigh(even(inverse @ (share * curve + off) @ turned(inverse)))
         directions, least = half @ vectors, np.full(values.shape, LEAST_PART)
-        if prior is not None and not self.robust:
+        if not self.robust:
             ways = turned(inverse) @ vectors
-            ruling = np.einsum("kpi,pq,kqi->ki", ways, prior, ways) / RULING
             few_rows = FEW_ROWS * len(self.place) / max(self.rows, 1)
-            least = np.clip(np.maximum(ruling, few_rows), LEAST_PART, 1.0)
+            asked = np.maximum(FEW_EVENTS / self._events(ways), few_rows)
+            if prior is not None:
+                asked = np.maximum(np.einsum("kpi,pq,kqi->ki", ways, prior, ways) / RULING, asked)
+            least = np.clip(asked, LEAST_PART, 1.0)
         kept = np.clip(values, least, most)
         return np.asarray((directions * kept[:, None]) @ turned(directions))
+
+    def _events(self, ways: Floats) -> Floats:
+        """Return (k, i), of how many events the information along ways (k, p, i) by u is, at least.
+
+        Along each the curvature is 1. A row that is sure to have an event tells 1 of its predictor,
+        or 1 / the squared scale of residuals, and columns are within [-1, 1].
+        """
+        p, d = len(self.place) - self.log_scale, len(self.whitening)
+        moved = np.abs(self.root @ ways)
+        blocks = moved[:, :p].reshape(len(moved), p // d, d, -1)
+        scale = math.exp(self.place[-1]) if self.log_scale else self.residual_sd
+        largest = blocks.sum(axis=2).max(axis=1) / scale
+        if self.log_scale:
+            largest = np.maximum(largest, moved[:, p])
+        return np.asarray(np.maximum(largest, TINY) ** -2.0)
 
     def _thinned(self) -> tuple[float, Floats]:
         """Return (share, rest): the variance is share * curvature + rest, as far as is known."""

@@ -9,6 +9,7 @@ from scipy.special import chdtri
 
 from dpmcmc.families.scores.base import TINY
 from dpmcmc.releases.base import Fault
+from dpmcmc.releases.categories import has_intercept
 from dpmcmc.releases.prior_conflict import narrow
 from dpmcmc.releases.quadratic import SURPRISING, Quadratic, agreed, compared, parted, unmoved
 from dpmcmc.releases.scales import UNCUT
@@ -17,6 +18,9 @@ Floats = NDArray[np.float64]
 Normals = tuple[Floats, Floats]  # mean and precision (d,) of independent priors of positions
 # change of a predictor in the last step, mean square, in sds of what a row tells
 MAX_LAST_STEP = 0.5
+# change of a predictor in the last step, in sds of residuals, at an end of a column: where few
+# rows are, scores that are no lines were looked at too far from where it is
+MAX_CHANGE = 1.0
 MAX_RESCALE = 0.4  # change of the log of a scale that is a parameter, between the near iterates
 # posterior sds by which a score may be less of a line than its noise allows, between the near
 # iterates, of which the answer is about half way
@@ -120,7 +124,7 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     arrived = jump <= 1.0 and stretch <= MAX_LAST_STEP
     if release.log_scale:  # from afar even the last look's curvature is another one
         rescale = abs(float(release.places[1, -1] - release.places[0, -1]))
-        arrived = arrived and rescale <= MAX_RESCALE
+        arrived = arrived and rescale <= MAX_RESCALE and _change(release, step) <= MAX_CHANGE
     precision = None if prior is None else prior[1]
     enough, wide, unseen = _clear(release, step, precision)
     skewed = release.robust and release.dispersion > OVERDISPERSION_RATIO and release.clip < UNCUT
@@ -352,6 +356,23 @@ def _widest(release: Quadratic, values: Floats, vectors: Floats, edge: float) ->
     if release.log_scale:
         return math.sqrt(most) * math.exp(-float(release.place[-1]))
     return math.sqrt(most) / float(release.scales[1] * release.taus[1])
+
+
+def _change(release: Quadratic, step: Floats) -> float:
+    """Return the largest change of a predictor in a last step (p,) by u, over the scale.
+
+    Of the mean rows of categories, and of numbers at an end of their bounds, by the released
+    moments. Where no row is there, the curvature is next to nothing.
+    """
+    second, d = release.moments()[0], len(release.whitening)
+    mean = second[0] * has_intercept(release.paid)
+    covariance = second - np.outer(mean, mean)
+    slopes = covariance / np.maximum(np.diag(covariance), TINY)[:, None]
+    lower = -np.ones(d) if release.indicators is None else release.indicators - 1.0
+    ends = np.concatenate((lower - mean, 1.0 - mean))
+    rows = np.clip(mean + np.tile(slopes, (2, 1)) * ends[:, None], -1.0, 1.0)
+    changes = np.abs(rows @ (release.root @ step)[:d])
+    return float(changes.max()) * math.exp(-float(release.place[-1]))
 
 
 def _rescaled(release: Quadratic) -> float:

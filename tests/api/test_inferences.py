@@ -118,7 +118,9 @@ def test_a_median_needs_a_share_of_delta_for_its_failure(house: House) -> None:
     refused = analyst.post("/v1/jobs", json=median)
     assert refused.status_code == 409, refused.text
     assert refused.json()["code"] == "budget_exhausted"
-    assert all(word in refused.json()["detail"] for word in ("failure share", "2.5e-07", "0 is left"))
+    assert all(
+        word in refused.json()["detail"] for word in ("failure share", "2.5e-07", "0 is left")
+    )
 
 
 def test_pure_epsilons_add_up(house: House, dataset: str) -> None:

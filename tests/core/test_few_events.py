@@ -137,6 +137,37 @@ def test_few_events_of_all_rows_are_right_or_unreliable(family, few):
         assert fit.verdict.status == "reliable"
 
 
+@pytest.mark.parametrize("family", ["logistic", "poisson"])
+def test_results_of_few_events_are_as_wide_as_the_posterior_without_privacy(family):
+    """The spread of thirteen scores tells no variance: of such intervals .80 held the slope."""
+    ends = np.linspace(-1.0, 1.0, 201)
+    intercepts, slopes = np.linspace(-13.0, -4.0, 181)[:, None], np.linspace(-7.0, 7.0, 281)
+    mean_rates = np.exp(np.outer(slopes, ends)).mean(axis=1)
+    schema = schema_of(family, NumberColumn(name="a", lower=-1.0, upper=1.0))
+    reliable = 0
+    for seed in (2, 6, 8, 10, 16, 19):
+        rng = np.random.default_rng(1000 * seed + 13)
+        a, events = rng.uniform(-1, 1, ROWS), rng.random(ROWS) < 13 / ROWS
+        data = {"a": a, "y": responses(family, events)}
+        fit = fitted(schema, data, model_of(family, "y ~ a"), 1e6, seed)
+        if fit.verdict.status == "unreliable":
+            continue
+        reliable += 1
+        priors = fit.release.posterior(num_draws=1).priors
+        log = events.sum() * intercepts + slopes * a[events].sum()
+        log = log - ROWS * np.exp(intercepts) * mean_rates
+        for name, values in (("Intercept", intercepts), ("a", slopes)):
+            log = log - 0.5 * ((values - priors[name].loc) / priors[name].scale) ** 2
+        weights = np.exp(log - log.max())
+        weights /= weights.sum()
+        mean = (weights * slopes).sum()
+        sd = np.sqrt((weights * (slopes - mean) ** 2).sum())
+        row = fit.summary(mixing=False)["a"]
+        assert row.sd > 0.85 * sd
+        assert abs(row.mean - mean) < 0.5 * sd
+    assert reliable
+
+
 def separated(kind, family, rng):
     """Columns, data and formula of rows of which some group has no event, or nothing else."""
     a, codes = rng.uniform(-1, 1, ROWS), rng.choice(3, ROWS, p=(0.6, 0.1, 0.3))

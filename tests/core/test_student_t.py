@@ -162,6 +162,23 @@ def test_intervals_hold_the_truth_as_often_as_they_say(epsilon):
     assert np.mean(held) == pytest.approx(0.9, abs=4.0 * np.sqrt(0.09 / (2 * runs)))
 
 
+@pytest.mark.parametrize("kind", ["category", "end of a number"])
+@pytest.mark.parametrize("seed", [10, 13, 18, 20])
+def test_what_few_rows_have_is_right_or_unreliable(kind, seed):
+    """Curvatures far from where such a coefficient lies are too small: it was up to four sds off."""
+    rng, rows = np.random.default_rng(seed), 10_000
+    g, x = rng.choice(3, rows, p=[0.6969, 0.2969, 0.0062]), rng.uniform(-1.0, 1.0, rows)
+    y = 1.0 + 0.5 * x + np.array([0.0, 0.5, 1.0])[g] + rng.standard_t(4, rows)
+    data = {"x": x, "g": np.array(["u", "v", "w"])[g], "z": 1.0 * (g == 2), "y": y.clip(-12, 15)}
+    bounds = {"x": (-1, 1), "g": ("u", "v", "w"), "z": (0, 1), "y": (-12, 15)}
+    schema = Schema.from_frame(data, bounds=bounds)
+    name, formula = ("g[w]", "y ~ x + g") if kind == "category" else ("z", "y ~ x + z")
+    truth = 1.0 if kind == "category" else 1.0 - 0.5 * 0.2969 / 0.9938
+    result = posterior(data, schema, model_of(formula), seed, 10.0)[0]
+    row = result.summary(mixing=False)[name]
+    assert result.verdict.status == "unreliable" or abs(row.mean - truth) < 2.0 * row.sd
+
+
 @pytest.mark.parametrize("degrees", [1.0, 4.0, 30.0])
 def test_scores_and_slopes_are_the_derivatives_of_the_log_likelihood(degrees):
     rng, m = np.random.default_rng(8), 200
