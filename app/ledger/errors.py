@@ -75,5 +75,6 @@ class BudgetExhausted(LedgerError):
     @property
     def failure(self) -> tuple[float, float] | None:
         """With which probability the job may fail, and which is left; None where that fits."""
-        asked, left = float(in_units(self._cost.failure or 0)), failure_left(self._terms, self._held)
+        asked = float(in_units(self._cost.failure or 0))
+        left = failure_left(self._terms, self._held)
         return (asked, left) if asked > left else None

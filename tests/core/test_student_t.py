@@ -165,7 +165,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(epsilon):
 @pytest.mark.parametrize("kind", ["category", "end of a number"])
 @pytest.mark.parametrize("seed", [10, 13, 18, 20])
 def test_what_few_rows_have_is_right_or_unreliable(kind, seed):
-    """Curvatures far from where such a coefficient lies are too small: it was up to four sds off."""
+    """Curvatures far from such a coefficient are too small: it was up to four sds off."""
     rng, rows = np.random.default_rng(seed), 10_000
     g, x = rng.choice(3, rows, p=[0.6969, 0.2969, 0.0062]), rng.uniform(-1.0, 1.0, rows)
     y = 1.0 + 0.5 * x + np.array([0.0, 0.5, 1.0])[g] + rng.standard_t(4, rows)
