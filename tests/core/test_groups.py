@@ -234,6 +234,22 @@ def test_a_row_that_moves_to_another_group_attains_what_a_matrix_is_charged():
     assert moved_by(one, same, caps) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("part", "attained"), [(0, 1.0), (1, 1.0), (2, math.sqrt(0.5)), (3, 1.0), (4, 1.0)]
+)
+def test_each_part_of_a_joint_step_alone_is_charged_for_its_worst_rows(part, attained):
+    """Of which one is long in all that is released, and the other opposite, elsewhere or none."""
+    caps = caps_of(tuple(float(k == part) for k in range(5)))
+    one = block_of([1e3, 0.0], 0, 1e6, 1e9, 9e9)
+    others = [block_of([1e3, 0.0], cell, psi, 1e9, 0.0) for cell, psi in ((0, -1e6), (1, 0.0))]
+    others.append(block_of([0.0, 0.0], -1, 0.0, 0.0, 0.0))
+    most = max(moved_by(one, other, caps) for other in others)
+    if part == 1:  # two rows of one direction each
+        far = block_of([0.0, 0.0], 1, 0.0, 1e9, 0.0)
+        most = max(most, moved_by(block_of([0.0, 0.0], 0, 0.0, 1e9, 0.0), far, caps))
+    assert most == pytest.approx(attained, rel=1e-5)
+
+
 def test_a_joint_step_adds_up_what_rows_say_where_nothing_is_cut():
     rng, n = np.random.default_rng(2), 300
     x, cells = rng.normal(0, 1, (2, n)), rng.integers(0, 5, n)
@@ -253,6 +269,8 @@ def test_a_joint_step_adds_up_what_rows_say_where_nothing_is_cut():
     assert np.allclose(sums.cell_curvature, np.diag(whole)[2:], atol=1.0)
     assert sums.rows == pytest.approx(n - 7, abs=0.01)
     assert sums.square == pytest.approx(square[kept].sum(), abs=0.01)
+    long = np.abs(psi[kept]) * np.linalg.norm(u, axis=1) > 1.0
+    assert sums.longer == pytest.approx([long.sum()], abs=0.01)
 
 
 def test_noise_has_the_sd_that_is_charged():
