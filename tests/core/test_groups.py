@@ -22,6 +22,7 @@ from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.mechanisms import arrow_sums
 from dpmcmc.mechanisms.arrow_sums import ArrowBlock, ArrowCaps
+from dpmcmc.mechanisms.joint_sums import rounding
 from dpmcmc.mechanisms.sums import digits_of
 from dpmcmc.posterior.free.priors import CoefficientPrior
 from dpmcmc.privacy.noise import SystemRandom
@@ -248,6 +249,22 @@ def test_each_part_of_a_joint_step_alone_is_charged_for_its_worst_rows(part, att
         far = block_of([0.0, 0.0], 1, 0.0, 1e9, 0.0)
         most = max(most, moved_by(block_of([0.0, 0.0], 0, 0.0, 1e9, 0.0), far, caps))
     assert most == pytest.approx(attained, rel=1e-5)
+
+
+@pytest.mark.parametrize("part", [3, 4])
+def test_counts_of_a_joint_step_are_rounded_down(part):
+    """Of so many rows that a cell of the grid is large."""
+    shares = tuple(0.3 * float(k == part) for k in range(5))
+    one, none = block_of([1e3, 0.0], 0, 1e6, 1e9, 9e9), block_of([0.0, 0.0], -1, 0.0, 0.0, 0.0)
+    moved = moved_by(one, none, caps_of(shares), rows=10**9)
+    assert math.sqrt(0.3) * (1.0 - 1e-4) < moved <= math.sqrt(0.3)
+
+
+def test_noise_of_a_joint_step_has_room_for_the_rounding_of_its_sums():
+    caps, block = caps_of((0.5, 0.3, 0.1, 0.08, 0.02)), block_of([1.0, 0.0], 0, 1.0, 1.0, 1.0)
+    sums = arrow_sums.release([block], (2, 5), 10**9, caps, 1.0, SystemRandom())
+    least = 1.0 + rounding(7, 10**9)
+    assert sums.score_sd >= 4.0 / math.sqrt(0.5) * least > 4.0 / math.sqrt(0.5) * (1.0 + 1e-6)
 
 
 def test_a_joint_step_adds_up_what_rows_say_where_nothing_is_cut():

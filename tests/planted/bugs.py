@@ -1186,6 +1186,22 @@ RELEASING = (
         f"{GROUPS}::test_each_part_of_a_joint_step_alone_is_charged_for_its_worst_rows[3-1.0]",
     ),
     Bug(
+        "rounding of sums of groups not allowed for",
+        ARROWS,
+        "release",
+        "1.0 + rounding(sum(size), rows)",
+        "1.0",
+        f"{GROUPS}::test_noise_of_a_joint_step_has_room_for_the_rounding_of_its_sums",
+    ),
+    Bug(
+        "numbers of rows of groups are rounded up",
+        ARROWS,
+        "_cells",
+        "float(there.sum()) * math.trunc(scale / units[4])",
+        "float(there.sum()) * math.ceil(scale / units[4])",
+        f"{GROUPS}::test_counts_of_a_joint_step_are_rounded_down[4]",
+    ),
+    Bug(
         "one of the joint steps is not charged",
         "dpmcmc/releases/grouped.py",
         "event",
