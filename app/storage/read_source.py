@@ -33,7 +33,7 @@ from dpmcmc.inputs.schema import Column
 Columns = Sequence[Column | UnitColumn]
 CONNECT_SECONDS, SILENT_SECONDS = 10, 60
 BATCH_BYTES = 2**21
-DUCKDB_MEMORY = "512MB"
+DUCKDB_MEMORY = "256MB"
 FILE_BYTES = 2**40  # of one Parquet file: what it decodes to is bounded, and its rows
 FROM, ALONE = "SELECT {} FROM ({}\n) AS snapshot", "LIMIT 0"
 AWAY = "it cannot be reached, or broke off"
