@@ -240,6 +240,7 @@ class PosteriorOut(Answer):
     effects: list[EffectOut]
     bayes_factors: list[BayesFactorOut]
     models: list[ModelWeightOut]
+    dry_run: bool = Field(False, exclude_if=lambda dry: not dry)
     verdict: VerdictOut
 
 

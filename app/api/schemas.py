@@ -23,6 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from app.services.budgets.promises import LARGEST_PROMISE
 from app.services.jobs.kinds.chains import ChainJob
+from app.services.jobs.kinds.dry import DryChainJob
 from app.services.jobs.kinds.tasks import TaskJob
 from app.storage.columns import ISO_DAY, MAX_DESCRIPTION
 from app.storage.dialect import Compression, Decimal, Encoding, Thousands
@@ -882,6 +883,8 @@ class JobIn(Request):
     costs what it drew, and the rest of its reservation is returned. all goes on whatever they show.
     privacy.epsilon may be {"up_to": 4, "until": "reliable"}: a job of noisy_quadratic that begins
     small and goes on until its verdict is reliable; it reserves all, and costs what it drew.
+    dry_run: run it on rows made from declared bounds and categories alone: the same way and the
+    same limits, nothing is charged, no row is opened, and all that comes of it says so.
     name, note: for people; nothing is computed from them.
     """
 
@@ -891,6 +894,7 @@ class JobIn(Request):
     privacy: PrivacySpec
     accept_low_quality: bool = False
     spend: Spend = "until_hopeless"
+    dry_run: bool = False
     name: Name | None = None
     note: Note | None = None
 
@@ -901,7 +905,8 @@ class JobIn(Request):
 
     def job(self) -> ChainJob:
         """The job without its dataset."""
-        return ChainJob(
+        kind = DryChainJob if self.dry_run else ChainJob
+        return kind(
             JobSpec(model=self.model, sampler=self.sampler, privacy=self.privacy, spend=self.spend)
         )
 
@@ -1047,7 +1052,8 @@ class JobOut(Answer):
     the job has succeeded. expired_at: when its draws were deleted, after their time. submitted: the
     spec as it was asked for, before the planner filled it; of a single job, absent in a list. kind:
     chain, whose result is draws; task, whose result is `/result`; inference, draws given a task.
-    name, note: as its analyst wrote them.
+    name, note: as its analyst wrote them. dry_run: whether its rows were made, so that nothing of
+    it is about the data.
     """
 
     id: UUID
@@ -1070,6 +1076,7 @@ class JobOut(Answer):
     spec: dict[str, Any]
     submitted: dict[str, Any] | None = Field(None, exclude_if=lambda spec: spec is None)
     kind: Literal["chain", "task", "inference"]
+    dry_run: bool = False
 
 
 class ParameterOut(Answer):
@@ -1105,6 +1112,7 @@ class SummaryOut(Answer):
     protects: ProtectsOut = ROW_PROTECTED
     explanation: list[str] = []
     covariates: list[str] = []
+    dry_run: bool = Field(False, exclude_if=lambda dry: not dry)
 
 
 class ChainOut(Answer):
@@ -1120,6 +1128,7 @@ class ChainOut(Answer):
     num_warmup: int
     verdict: Literal["reliable", "unreliable"] | None = None
     verdict_sentence: str | None = None
+    dry_run: bool = Field(False, exclude_if=lambda dry: not dry)
     draws: list[list[list[float]]]
 
 

@@ -199,6 +199,8 @@ def job(form: dict[str, str], dataset: Json, models: Json, samplers: Json) -> Js
         body["sampler"] = {"algorithm": algorithm, **chosen}
     if form.get("accept_low_quality") == "true":
         body["accept_low_quality"] = True
+    if form.get("dry_run") == "true":
+        body["dry_run"] = True
     if form.get("spend") == "all":
         body["spend"] = "all"
     return body | labels(form)

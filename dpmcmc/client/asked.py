@@ -45,6 +45,10 @@ MaxRows = Annotated[
     int | None,
     typer.Option("--max-rows", help="Most rows of one person, where the dataset has several."),
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="On rows made from the declared bounds alone, for nothing."),
+]
 AcceptLow = Annotated[
     bool, typer.Option("--accept-low-quality", help="Run also what the plan calls useless.")
 ]
@@ -97,6 +101,7 @@ class Flags:
     prior_scale: float | None
     max_rows: int | None
     accept_low_quality: bool
+    dry_run: bool
     spend: Spend | None
     until: Until | None
 
@@ -125,6 +130,8 @@ def job(client: Client, file: Path | None, flags: Flags) -> Json:
         _merge(body, "model", prior={"kind": "normal", "scale": flags.prior_scale})
     if flags.accept_low_quality:
         body["accept_low_quality"] = True
+    if flags.dry_run:
+        body["dry_run"] = True
     if flags.spend is not None:
         body["spend"] = flags.spend.value
     return _complete(client, body)

@@ -87,6 +87,7 @@ def plan(
         prior_scale=prior_scale,
         max_rows=max_rows,
         accept_low_quality=accept_low_quality,
+        dry_run=False,
         spend=spend,
         until=until,
     )
@@ -109,6 +110,7 @@ def submit(
     prior_scale: asked.PriorScale = None,
     max_rows: asked.MaxRows = None,
     accept_low_quality: asked.AcceptLow = False,
+    dry_run: asked.DryRun = False,
     spend: asked.SpendOf = None,
     until: asked.UntilOf = None,
     name: asked.Name = None,
@@ -127,6 +129,7 @@ def submit(
         prior_scale=prior_scale,
         max_rows=max_rows,
         accept_low_quality=accept_low_quality,
+        dry_run=dry_run,
         spend=spend,
         until=until,
     )

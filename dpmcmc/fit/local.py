@@ -457,6 +457,15 @@ def paid_rows(
     return Private(table, subject=subject), permit, taken
 
 
+def dummy_rows(schema: Schema, happens: Event) -> tuple[Private[Table], Permit]:
+    """Return as many rows as a schema has, made of it alone, and the permit that opens them.
+
+    The permit opens nothing else: no other rows have the identifier of these.
+    """
+    table = table_of(schema, cast("Any", schema.dummy_whole()))
+    return paid_rows(table, happens, None, schema.unit)[:2]
+
+
 def _check_yes_or_no(schema: Schema, formula: str, table: Table) -> None:
     """Refuse numbers between 0 and 1 as a response of yes and no. Raises ValueError."""
     design = make_design(schema, formula)

@@ -834,11 +834,23 @@ class Schema:
                 raise ValueError(f"{name} must be a whole number, such as 100")
             if not 0 <= value <= most:
                 raise ValueError(f"{name} must be between 0 and {most:,}")
-        random = np.random.default_rng(seed)
-        columns = {column.name: _dummy_values(column, int(rows), random) for column in self.columns}
+        columns = self._dummy_columns(int(rows), seed)
         if not isinstance(self.privacy_unit, PrivacyUnit):
             return columns
         return {self.privacy_unit.column: _dummy_persons(self.unit_rows, int(rows)), **columns}
+
+    def dummy_whole(self, seed: int = 0) -> dict[str, NDArray[Any]]:
+        """Return rows as `dummy` does, as many as the schema has, of as many units."""
+        if not isinstance(self.privacy_unit, PrivacyUnit):
+            return self._dummy_columns(self.rows, seed)
+        sizes = np.resize(np.arange(1, self.unit_rows + 1), self.units)
+        owners = np.repeat(np.arange(self.units), sizes)
+        columns = self._dummy_columns(len(owners), seed)
+        return {self.privacy_unit.column: owners.astype(str).astype(object), **columns}
+
+    def _dummy_columns(self, rows: int, seed: int) -> dict[str, NDArray[Any]]:
+        random = np.random.default_rng(seed)
+        return {column.name: _dummy_values(column, rows, random) for column in self.columns}
 
 
 def _dummy_values(column: Column, rows: int, random: np.random.Generator) -> NDArray[Any]:

@@ -39,6 +39,7 @@ from app.services.errors import Fault, Refusal
 from app.services.jobs import cancel as cancelling
 from app.services.jobs import submit as submitting
 from app.services.jobs.kinds import kind_of
+from app.services.jobs.kinds.dry import DRY, DryChainJob
 from app.services.jobs.labels import Label, rename
 from app.services.jobs.wanted import Wanted
 from app.services.planning import plans
@@ -121,6 +122,7 @@ def shown(job: JobRow, submitted: Any = None) -> JobOut:
         spec=job.resolved,
         submitted=submitted,
         kind=kind.kind,  # type: ignore[arg-type]
+        dry_run=kind is DryChainJob,
     )
 
 
@@ -276,6 +278,7 @@ def summary(
             "protects": protected(job),
             "explanation": sentences,
             "covariates": covariates,
+            "dry_run": kind_of(job.resolved) is DryChainJob,
         }
     )
 
@@ -337,6 +340,7 @@ async def posteriors(
     if kind == JSON:
         return Response(answer, media_type=JSON, headers={"Vary": "Accept"})
     free: dict[str, str | float] = {"inference_library": "dpmcmc", "epsilon": 0.0}
+    free |= {"dry_run": DRY} if kept.dry else {}
     draws = HeldDraws(answer.draws[None])
     chain = fetch.Chain(job_id, answer.parameters, 0, draws, attributes=free)
     return download(request, caller, FORMATS[kind](chain), kind, {})

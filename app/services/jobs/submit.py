@@ -87,15 +87,22 @@ def submit(
     row = _row(caller, dataset_id, job, key, digest, now)
     row.protects, row.name, row.note = protects, label.name, label.note
     row.resolved, row.progress_of = job.settled(plan).as_json(), plan.num_steps
-    row.event, row.event_digest = event_json.as_dict(plan.event), event_json.digest(plan.event)
-    row.epsilon, row.delta, row.mu = plan.cost.epsilon, plan.cost.delta, plan.cost.mu
     row.reasons = list(plan.reasons) or None
-    row.reserved_until = now + timedelta(seconds=services.settings.reservation_seconds)
+    row.event, row.event_digest, row.epsilon, row.mu = {}, "", 0.0, 0.0
+    row.delta = plan.cost.delta
+    if job.pays:
+        row.event, row.event_digest = event_json.as_dict(plan.event), event_json.digest(plan.event)
+        row.epsilon, row.mu = plan.cost.epsilon, plan.cost.mu
+    if job.pays:
+        row.reserved_until = now + timedelta(seconds=services.settings.reservation_seconds)
     try:
         with tracing.span("reserve", job=row.id), services.sessions.write() as session:
             _admit(services, session, caller, dataset_id)
             refuse_after_many(session, services, caller)
-            take(session, row, plan.event)
+            if job.pays:
+                take(session, row, plan.event)
+            else:
+                session.add(row)
     except ledger.BudgetExhausted as refused:
         raise _exhausted(refused, job) from None
     except ledger.AccountClosed:

@@ -19,6 +19,7 @@ from app.services.cursors import Page, by_time
 from app.services.errors import Refusal, not_found
 from app.services.jobs.kinds import kind_of, read
 from app.services.jobs.kinds.chains import ChainJob
+from app.services.jobs.kinds.dry import DRY, DryChainJob
 from app.services.jobs.kinds.inferences import TaskBlock, first_block
 from app.services.jobs.kinds.tasks import TaskJob
 from app.services.jobs.wanted import Wanted
@@ -152,13 +153,16 @@ def explanation(services: Services, job: JobRow) -> tuple[tuple[str, ...], tuple
     Neither of other jobs, and no sentences of old ones. job: one of the caller's that succeeded, as
     `summary` returns it.
     """
-    if kind_of(job.resolved) is not ChainJob:
+    kind = kind_of(job.resolved)
+    if not issubclass(kind, ChainJob):
         return (), ()
     with services.sessions.read() as session:
         schema = schema_of(session.get_one(DatasetRow, job.dataset_id))
     chain_job = ChainJob.read(job.resolved)
     design = make_design(chain_job.used(schema), chain_job.spec.model.formula)
     kept, verdict = job.summary, job.verdict
+    if kind is DryChainJob:
+        return (DRY,), design.covariates
     if kept is None or isinstance(kept, list) or verdict is None or "original" not in kept:
         return (), design.covariates  # an old job
     sentences = explained(
@@ -178,11 +182,15 @@ def _whole(draws: Draws, chain: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a job's release left behind, and the public facts that it is read by."""
+    """What a job's release left behind, and the public facts that it is read by.
+
+    dry: whether it was of made rows.
+    """
 
     schema: Schema
     spec: JobSpec
     content: dict[str, Any]
+    dry: bool = False
 
 
 def release(services: Services, caller: Caller, job_id: UUID) -> Kept:
@@ -201,7 +209,8 @@ def release(services: Services, caller: Caller, job_id: UUID) -> Kept:
             session.get_one(DatasetRow, job_row.dataset_id),
             ChainJob.read(job_row.resolved),
         )
-        return Kept(job.used(schema_of(dataset)), job.spec, row.content)
+        dry = kind_of(job_row.resolved) is DryChainJob
+        return Kept(job.used(schema_of(dataset)), job.spec, row.content, dry)
 
 
 def result(services: Services, caller: Caller, job_id: UUID) -> TaskBlock:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.services.errors import Fault
+from app.services.jobs.kinds.dry import DRY, dry_verdict
 from app.services.results.fetch import Kept
 from dpmcmc.base.errors import SpecError
 from dpmcmc.posterior.free.posterior import FreePosterior, ModelWeight
@@ -66,7 +67,10 @@ def free_answer(kept: Kept, asked: Question, head: dict[str, Any] | None) -> byt
         posterior = release.posterior(asked.prior, asked.num_draws, scale=asked.scale)
         if head is None:
             return Drawn(tuple(posterior.parameters), np.asarray(posterior.shown))
-        return json.dumps(head | _answer(posterior, asked), allow_nan=False).encode()
+        answer = head | _answer(posterior, asked)
+        if kept.dry:
+            answer |= {"dry_run": True, "note": DRY, "verdict": dry_verdict(answer["verdict"])}
+        return json.dumps(answer, allow_nan=False).encode()
     except SpecError as error:
         return Fault(error.pointer, error.message)
 

@@ -10,18 +10,19 @@ from pydantic import ValidationError
 
 from app.services.jobs.kinds.base import Job, UnrunnableError
 from app.services.jobs.kinds.chains import ChainJob
+from app.services.jobs.kinds.dry import DryChainJob
 from app.services.jobs.kinds.inferences import InferenceJob
 from app.services.jobs.kinds.tasks import TaskJob
 from app.services.jobs.labels import Label
 
 NO_LABEL = Label()
-KINDS: dict[str, type[Job]] = {made.kind: made for made in (ChainJob, TaskJob, InferenceJob)}
+KINDS: tuple[type[Job], ...] = (DryChainJob, ChainJob, TaskJob, InferenceJob)
 
 
 def kind_of(stored: Mapping[str, Any]) -> type[Job]:
     """The kind of a stored spec. Raises LookupError."""
-    for made in KINDS.values():
-        if made.member in stored:
+    for made in KINDS:
+        if made.holds(stored):
             return made
     raise LookupError("no kind of job has such a spec")
 

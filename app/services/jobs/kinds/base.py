@@ -119,6 +119,11 @@ class Job(ABC):
     answer: ClassVar[Literal["chain", "result"]] = "chain"
 
     @classmethod
+    def holds(cls, stored: Mapping[str, Any]) -> bool:
+        """Return whether a stored spec is of this kind."""
+        return cls.member in stored
+
+    @classmethod
     @abstractmethod
     def read(cls, stored: Json) -> Self:
         """Return the job of a stored spec. Raises ValidationError."""

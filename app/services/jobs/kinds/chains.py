@@ -69,6 +69,7 @@ _PAYERS = (
     .where(
         _NEWEST.c.resolved["sampler", "algorithm"].as_string() == NoisyQuadraticOptions().algorithm,
         func.coalesce(_NEWEST.c.resolved["sampler", "whitening"].as_string(), FRESH) == FRESH,
+        func.coalesce(_NEWEST.c.resolved["dry_run"].as_string(), "") == "",  # of no data
     )
     .order_by(_NEWEST.c.created_at.desc(), _NEWEST.c.id)
 )
