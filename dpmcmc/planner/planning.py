@@ -281,8 +281,9 @@ def plan(
     coefficients of such columns have an sd of 1.75, and a linear response a residual sd of a
     sixteenth of its declared range. On twenty designs with large effects and related columns runs
     of dp_penalty and dp_hmc had at least half of it (39 of 40; experiments/large_effects.py). Small
-    effects have several times as much. Where numbers crowd a small part of their bounds the chain
-    gives several times fewer draws; `warnings` says how many where that matters. Draws of a release
+    effects have several times as much. Where fewer than some 5 % of rows have an answer a chain has
+    far fewer (of 2 %, a third of it and less): its verdict says so, and no public fact does. Where
+    numbers crowd a small part of their bounds the chain gives several times fewer draws; `warnings` says how many where that matters. Draws of a release
     are independent and count in full. ArviZ counts some three draws more than there are where there
     are few.
 

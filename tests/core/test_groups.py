@@ -251,6 +251,14 @@ def test_each_part_of_a_joint_step_alone_is_charged_for_its_worst_rows(part, att
     assert most == pytest.approx(attained, rel=1e-5)
 
 
+def test_parts_of_a_joint_step_beyond_the_whole_event_get_no_noise():
+    block = block_of([1.0, 0.0], 0, 1.0, 1.0, 1.0)
+    with pytest.raises(ValueError, match="add up to at most 1"):
+        arrow_sums.release(
+            [block], (2, 5), 9, caps_of((0.5, 0.3, 0.1, 0.1, 0.1)), 1.0, SystemRandom()
+        )
+
+
 @pytest.mark.parametrize("part", [3, 4])
 def test_counts_of_a_joint_step_are_rounded_down(part):
     """Of so many rows that a cell of the grid is large."""

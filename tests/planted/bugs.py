@@ -1202,6 +1202,23 @@ RELEASING = (
         f"{GROUPS}::test_counts_of_a_joint_step_are_rounded_down[4]",
     ),
     Bug(
+        "squared residuals of groups cut at twice their cap",
+        ARROWS,
+        "_cells",
+        "scalar_cells(square, caps.square, scale / units[2])",
+        "scalar_cells(square, 2.0 * caps.square, scale / units[2])",
+        f"{GROUPS}::test_each_part_of_a_joint_step_alone_is_charged_for_its_worst_rows"
+        "[2-0.7071067811865476]",
+    ),
+    Bug(
+        "parts of a joint step may be more than the event",
+        ARROWS,
+        "_check",
+        "math.fsum(caps.shares) <= 1.0",
+        "math.fsum(caps.shares) <= 2.0",
+        f"{GROUPS}::test_parts_of_a_joint_step_beyond_the_whole_event_get_no_noise",
+    ),
+    Bug(
         "one of the joint steps is not charged",
         "dpmcmc/releases/grouped.py",
         "event",
