@@ -283,9 +283,9 @@ def plan(
     of dp_penalty and dp_hmc had at least half of it (39 of 40; experiments/large_effects.py). Small
     effects have several times as much. Where fewer than some 5 % of rows have an answer a chain has
     far fewer (of 2 %, a third of it and less): its verdict says so, and no public fact does. Where
-    numbers crowd a small part of their bounds the chain gives several times fewer draws; `warnings` says how many where that matters. Draws of a release
-    are independent and count in full. ArviZ counts some three draws more than there are where there
-    are few.
+    numbers crowd a small part of their bounds the chain gives several times fewer draws;
+    `warnings` says how many where that matters. Draws of a release are independent and count in
+    full. ArviZ counts some three draws more than there are where there are few.
 
     `expected_width` is the sd of the draws over that of the posterior given the rows, median
     coefficient; for a chain with the error of its means. It is None for a chain that is too short
