@@ -187,8 +187,8 @@ def _excerpt(here: Any, depth: int = 0) -> Any:
 def _meant(loc: Sequence[int | str], document: Any, mappings: dict[int, bool]) -> bool:
     """Whether an error is of the member of a union that the document means.
 
-    Where a thing or a mapping from names to such things may stand, objects alone are a mapping. An
-    epsilon that is an object is one that a job goes up to.
+    Where a thing or a mapping from names to such things may stand, objects and texts alone are a
+    mapping. An epsilon that is an object is one that a job goes up to.
     mappings: what was found of objects before, by their identity.
     """
     here = document
@@ -201,16 +201,21 @@ def _meant(loc: Sequence[int | str], document: Any, mappings: dict[int, bool]) -
             return False
         if step == "UpTo" and not isinstance(here, dict):
             return False
+        if (step == "str" and isinstance(here, dict)) or (step in MAPPED and isinstance(here, str)):
+            return False
         mapping = str(step).startswith("dict[")
         if mapping or step in MAPPED:
             if id(here) not in mappings:
                 mappings[id(here)] = bool(here) and _mapping(here)
-            return mappings[id(here)] == mapping
+            if mappings[id(here)] != mapping:
+                return False
     return True
 
 
 def _mapping(here: Any) -> bool:
-    return isinstance(here, dict) and all(isinstance(value, dict) for value in here.values())
+    if not isinstance(here, dict) or ("kind" in here and isinstance(here["kind"], str)):
+        return False
+    return all(isinstance(value, dict | str) for value in here.values())
 
 
 def _fault(item: ErrorDetails, document: Any) -> Fault | None:

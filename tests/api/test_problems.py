@@ -161,6 +161,23 @@ def test_few_faults_are_all_told_and_many_are_counted(house: House) -> None:
     assert most["errors"][0]["message"].startswith("More than 5,000 values")
 
 
+@pytest.mark.parametrize(
+    ("prior", "pointer"),
+    [
+        ({"age": {"kind": "cauchy"}}, "/model/prior/age/kind"),
+        ({"age": "normal(0)"}, "/model/prior/age"),
+        ({"age": "normal(0, 1)", "sex[Male]": {"kind": "x"}}, "/model/prior/sex[Male]/kind"),
+        ({"kind": "cauchy"}, "/model/prior/kind"),
+        ({"kind": "normal", "scale": -1.0}, "/model/prior/scale"),
+    ],
+)
+def test_a_prior_is_faulted_where_it_is_wrong(house: House, prior: Any, pointer: str) -> None:
+    ada, body = house.user("analyst"), job_of(house.dataset())
+    body["model"]["prior"] = prior
+    refused = checked(ada.post("/v1/plans", json=body), 422, "invalid_request")
+    assert [fault["pointer"] for fault in refused["errors"]] == [pointer]
+
+
 def test_faults_behind_very_many_values_that_are_sound_are_counted(house: House) -> None:
     """Also where none is among the first, and what the first part lacks is not called missing."""
     columns = [{"name": f"c{n}", "type": "number", "lower": 0, "upper": 1} for n in range(500)]
