@@ -1,4 +1,4 @@
-"""Gamma, binomial and exponential regression, simulated and on real responses, beside their fits.
+"""Gamma, binomial, exponential and Weibull regression, simulated and real, beside their fits.
 
 Nothing is given to `dpmcmc.sample` but data, bounds, a formula and a budget. The fit without
 privacy is the maximum likelihood one of the same model, with sandwich sds. Of each cell: how many
@@ -13,6 +13,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from scipy import optimize
 
 from dpmcmc import CategoryColumn, ModelSpec, NumberColumn, Schema, sample
 from experiments.baselines import DELTA
@@ -29,18 +30,27 @@ HERE = Path(__file__).parent
 DATA, TABLE = HERE / "data" / "glms.csv", HERE / "README.md"
 BEGIN, END = "<!-- glms: begin -->", "<!-- glms: end -->"
 EFFECTS = np.array([0.6, -1.0, -0.5, 0.5])
-LEFT = {"gamma": "y", "binomial": "y | trials(n)", "exponential": "surv(y, n)"}
-FIRST = {"gamma": 2.0, "binomial": -1.0, "exponential": -2.0}  # intercepts
+LEFT = {
+    "gamma": "y",
+    "binomial": "y | trials(n)",
+    "exponential": "surv(y, n)",
+    "weibull": "surv(y, n)",
+}
+FIRST = {"gamma": 2.0, "binomial": -1.0, "exponential": -2.0, "weibull": 2.0}  # intercepts
+SHAPE = 1.5  # of times
 ENDS = {  # of the response and of what stands beside it
     "gamma": ((0.01, 100.0), None),
     "binomial": ((0.0, 20.0), (1.0, 20.0)),
     "exponential": ((0.01, 20.0), (0.0, 1.0)),
+    "weibull": ((0.01, 20.0), (0.0, 1.0)),
 }
 SIMULATED = {f"{family} {rows}": (family, rows) for family in LEFT for rows in (2000, 20_000)}
 
 
 def fitted(family, x, y, beside):
-    """Return the maximum likelihood fit (d,) and its sandwich sds."""
+    """Return the maximum likelihood fit (d,) and its sandwich sds; with a log scale behind it."""
+    if family == "weibull":
+        return of_times(x, np.log(y), beside)
     theta = np.zeros(len(x))
     if family == "gamma":
         theta[0] = np.log(y.mean())
@@ -64,6 +74,31 @@ def fitted(family, x, y, beside):
     return theta, np.sqrt(np.diag(back @ scores @ scores.T @ back))
 
 
+def of_times(x, logs, event):
+    """Return the Weibull fit (d + 1,) of logs of times, and its sandwich sds."""
+
+    def parts(theta):
+        z = np.clip((logs - theta[:-1] @ x) * np.exp(-theta[-1]), -50.0, 50.0)
+        off = np.exp(z) - event
+        return z, off, np.vstack((x * off * np.exp(-theta[-1]), z * off - event))
+
+    def minus(theta):
+        z, off, scores = parts(theta)
+        return np.sum(off + event - event * (z - theta[-1])), -scores.sum(axis=1)
+
+    start = np.append(np.zeros(len(x)), 0.0)
+    start[0] = np.log(np.exp(logs).sum() / max(event.sum(), 1.0))
+    theta = optimize.minimize(minus, start, jac=True, method="BFGS", options={"gtol": 1e-6}).x
+    z, off, scores = parts(theta)
+    sd, u = np.exp(theta[-1]), off + event
+    slope = np.empty((len(theta), len(theta)))
+    slope[:-1, :-1] = (x * u) @ x.T / sd**2
+    slope[-1, :-1] = slope[:-1, -1] = x @ (off + z * u) / sd
+    slope[-1, -1] = np.sum(z * off + z * z * u)
+    back = np.linalg.inv(slope)
+    return theta, np.sqrt(np.diag(back @ scores @ scores.T @ back))
+
+
 def drawn(family, eta, rng):
     """Return responses and what stands beside them, by the model."""
     n, (low, high) = len(eta), ENDS[family][0]
@@ -72,7 +107,11 @@ def drawn(family, eta, rng):
     if family == "binomial":
         trials = rng.integers(1, 21, n)
         return rng.binomial(trials, 1.0 / (1.0 + np.exp(-eta))) * 1.0, trials * 1.0
-    time, last = rng.exponential(size=n) * np.exp(-eta), rng.uniform(2.0, 20.0, n)
+    if family == "weibull":
+        time = rng.exponential(size=n) ** (1.0 / SHAPE) * np.exp(eta)
+    else:
+        time = rng.exponential(size=n) * np.exp(-eta)
+    last = rng.uniform(2.0, 20.0, n)
     return np.clip(np.minimum(time, last), low, high), (time <= last) * 1.0
 
 
@@ -81,7 +120,8 @@ def simulated(name, rng):
     family, n = SIMULATED[name]
     a, b, g = rng.uniform(-1, 1, n), np.clip(0.3 * rng.normal(size=n), -1, 1), rng.integers(0, 3, n)
     x, truth = np.stack([np.ones(n), a, b, g == 1, g == 2]), np.append(FIRST[family], EFFECTS)
-    return family, x, *drawn(family, truth @ x, rng), ENDS[family], truth
+    whole = np.append(truth, -np.log(SHAPE)) if family == "weibull" else truth
+    return family, x, *drawn(family, truth @ x, rng), ENDS[family], whole
 
 
 def rides():
@@ -130,6 +170,7 @@ FOUND = {
     ),
     "casual rides": rides,
     "leaving a study": leaving,
+    "leaving, weibull": lambda: ("weibull", *leaving()[1:]),
 }  # fmt: skip
 
 

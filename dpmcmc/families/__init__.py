@@ -12,6 +12,7 @@ from dpmcmc.families import (
     negative_binomial,
     poisson,
     student_t,
+    weibull,
 )
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
@@ -31,6 +32,7 @@ MODELS: dict[str, Model] = {
         gamma.MODEL,
         binomial.MODEL,
         exponential.MODEL,
+        weibull.MODEL,
         multinomial.MODEL,
         gaussian_mean.MODEL,
         banana.MODEL,

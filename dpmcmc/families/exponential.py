@@ -34,7 +34,7 @@ from dpmcmc.families.scores.base import (
     single,
 )
 from dpmcmc.families.scores.given import log_middle
-from dpmcmc.families.scores.responses import MAX_LOG_MEAN, Response, uneven
+from dpmcmc.families.scores.responses import HAZARD, MAX_LOG_MEAN, Response, uneven
 from dpmcmc.formula.design import POINTER, Design, check_measured, number_response
 from dpmcmc.inputs.schema import NumberColumn
 from dpmcmc.inputs.spec import JobSpec, ModelSpec
@@ -144,7 +144,7 @@ MODEL = Model(
     chains=False,
     rows=lambda _: Exponential(),
     response=lambda _: Response(
-        mean_time, lambda mean, _, random: uneven(mean, 1.0, random), "hazard"
+        mean_time, lambda mean, _, random: uneven(mean, 1.0, random), HAZARD
     ),
     pair="event",
 )

@@ -140,7 +140,11 @@ def parameters(design: Design, model: ModelSpec) -> tuple[str, ...]:
 
 def release(design: Design, spec: JobSpec, positions: Floats) -> Floats:
     """Return positions (..., d) in the response's own units."""
-    unit, d = unit_of(design, spec.model), len(design.parameters)
+    return in_units(positions, unit_of(design, spec.model), len(design.parameters))
+
+
+def in_units(positions: Floats, unit: float, d: int) -> Floats:
+    """Return positions (..., d) times a unit, and behind them log scales of what is so measured."""
     released = positions * unit
     released[..., d:] = positions[..., d:] + math.log(unit)
     return released

@@ -48,6 +48,7 @@ class StudentT:
 
     link: Link = "identity"
     has_scale, log_scale, quadratic, variance = False, True, False, Variance(0.0)
+    symmetric = True
 
     def __init__(self, degrees: float) -> None:
         self.degrees = n = degrees
@@ -135,6 +136,7 @@ MODEL = Model(
     parameters=linear.parameters,
     release=linear.release,
     prior=linear.prior,
+    unit=linear.unit_of,
     chains=False,
     rows=of,
     response=response,

@@ -43,7 +43,8 @@ FAMILIES = {
     **dict.fromkeys(("categorical", "multinomiallogit"), "multinomial"),
     **{
         name: name
-        for name in ("linear", "logistic", "poisson", "gamma", "multinomial", "exponential")
+        for name in ("linear", "logistic", "poisson", "gamma", "multinomial")
+        + ("exponential", "weibull")
     },
 }
 

@@ -19,6 +19,7 @@ FamilyName = Literal[
     "gamma",
     "binomial",
     "exponential",
+    "weibull",
     "multinomial",
     "gaussian_mean",
     "banana",
@@ -95,12 +96,12 @@ class ModelSpec:
     ----------
     family
         Likelihood: logistic, binomial, linear, student_t, gamma, poisson, negative_binomial,
-        exponential, multinomial, gaussian_mean or banana. Names of other software are taken for
-        these: gaussian for linear, bernoulli (or binomial, of rows with one trial each) for
-        logistic, negbinomial, categorical, student.
+        exponential, weibull, multinomial, gaussian_mean or banana. Names of other software are
+        taken for these: gaussian for linear, bernoulli (or binomial, of rows with one trial each)
+        for logistic, negbinomial, categorical, student.
     formula
         Such as "y ~ a + C(b)", "cases | trials(n) ~ a" for binomial, "surv(time, event) ~ a" for
-        exponential, or "~ a + b" for a family that has no response.
+        exponential and weibull, or "~ a + b" for a family that has no response.
     prior
         One prior for all coefficients, or some by the names of parameters; the planner fills in the
         others from public bounds. Priors are of standardised coefficients, although results are in

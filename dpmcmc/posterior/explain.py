@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dpmcmc.base.names import ROW
 from dpmcmc.families import MODELS
 from dpmcmc.families.scores.base import TINY
-from dpmcmc.families.scores.responses import YES
+from dpmcmc.families.scores.responses import TIME, YES
 from dpmcmc.formula.columns import Factor
 from dpmcmc.formula.design import Design
 from dpmcmc.formula.variables import column_of
@@ -115,7 +115,8 @@ def _subject(design: Design, model: ModelSpec, level: str) -> str:
     if design.kind == "trials":
         return f"the odds of {design.response} in a trial are"
     if design.kind == "event" and design.beside is not None:
-        return f"the {rule.ratio} of {design.beside.label} is"
+        what = f"{rule.ratio} {'to' if rule.ratio == TIME else 'of'}"
+        return f"the {what} {design.beside.label} is"
     if rule is YES:
         return f"the odds of {design.response} being {words[1] if words else 1} are"
     return f"the {rule.ratio} of {design.response} is"

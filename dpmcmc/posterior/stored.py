@@ -14,7 +14,7 @@ from dpmcmc.base.errors import SpecError, near
 from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families import MODELS
 from dpmcmc.families.priors import column_unit
-from dpmcmc.families.scores.base import Family, is_additive
+from dpmcmc.families.scores.base import Family, is_additive, is_skewed
 from dpmcmc.families.scores.given import log_middle
 from dpmcmc.formula.design import Design, make_design
 from dpmcmc.formula.variables import column_of
@@ -465,7 +465,7 @@ class StoredRelease:
     def _link(self) -> few_events.Link | None:
         """The link between predictors and expected responses; None where they are the same."""
         family = self._family
-        if family is None or is_additive(family):
+        if family is None or (is_additive(family) and not is_skewed(family)):
             return None
         middle_weight = 1.0
         if self._own.model.weights is not None:
@@ -475,6 +475,9 @@ class StoredRelease:
         middle_weight *= self._design.usual_trials
         shift, time = self._design.middle_offset, self._design.answer
         if self._design.kind == "event" and isinstance(time, NumberColumn):
+            if is_skewed(family):
+                unit = MODELS[self._own.model.family].unit(self._design, self._own.model)
+                return few_events.Link(True, shift=(log_middle(time) - shift) / unit, of_times=True)
             shift += log_middle(time)
         return few_events.Link(family.link == "log", family.variance.size, shift, middle_weight)
 

@@ -30,6 +30,9 @@ PARTS = (0.6, 0.1, 0.3)
 # of what a clip leaves out, how much points the same way: .05 to .65 of 22 real data sets where
 # their clips lie; what is chosen by, and what is allowed for
 ONE_SIDED, ALLOWED = 0.6, 0.8
+# and where all long scores are of the same kind, as those of long times: more than all of it in the
+# mean direction, as it is not spread over directions (experiments/glms.py)
+ALLOWED_ALIKE = 1.2
 CLEAR_SDS, DECAY = 3.0, 3.0  # of a layer; power of the length by which rows beyond it fall
 SQUARES_DECAY = 1.02  # and of squared residuals, at least: slower ones have no mean square
 # of what noise hides of them, what is taken to be there, over its mean, and the sd, over the most
@@ -374,12 +377,14 @@ def choose(
     quadratic: bool = True,
     minus: bool = False,
     least: float = 0.0,
+    alike: bool = False,
 ) -> Clips:
     """Return the clips by which noise and what is left out are least together.
 
     size: number of coefficients. pooled: noise multiplier of both near iterates together.
     quadratic: whether the likelihood is. minus: whether rows' curvatures may be below zero. least:
-    of clips of scores, in mean lengths, as far as scores are.
+    of clips of scores, in mean lengths, as far as scores are. alike: whether long scores all point
+    the same way.
     """
     square = SQUARE if layers.squares is not None else 0.0
     blur = math.sqrt(2.0) * size * pooled / layers.rows * math.sqrt(2.0 * size)
@@ -402,7 +407,11 @@ def choose(
     k = _best(variance, unseen**2 * layers.rows, own, most_wider)
     clips = Clips(
         *(size, parts, float(tried[k]), most),
-        *(float(left[k]) * ALLOWED / ONE_SIDED, float(unseen[k]), lost),
+        *(
+            float(left[k]) * (ALLOWED_ALIKE if alike else ALLOWED) / ONE_SIDED,
+            float(unseen[k]),
+            lost,
+        ),
         minus=minus,
     )
     if layers.squares is None:

@@ -10,7 +10,7 @@ that asking it is free. Source: the released scores, curvatures and moments; Alb
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -51,13 +51,15 @@ class Link:
 
     counts: whether by an exponential; else predictors are log odds against the first category.
     steepest: largest slope of a row's score. shift: middle of what offsets add. usual: middle of
-    what weights can be.
+    what weights can be. of_times: whether predictors are of the log of a time, whose log is behind
+    them, and shift is the log of a time: hazards then add up to the exponential of what is left.
     """
 
     counts: bool
     steepest: float = math.inf
     shift: float = 0.0
     usual: float = 1.0
+    of_times: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,21 @@ def expansion_of(release: Quadratic | Variational, design: Design, link: Link) -
     known = design.parameters[0] == INTERCEPT
     covariance = (second - np.outer(second[0], second[0])) * known
     return Expansion(release.places[1], curvature, second, covariance, rows)
+
+
+def by_hazards(
+    expansion: Expansion, link: Link, posterior: Posterior
+) -> tuple[Expansion, Link, Posterior]:
+    """Return all three by coefficients of the log of a hazard, given the scale of logs of times."""
+    times, covariance = slice(0, len(expansion.second)), posterior.covariance
+    sd = math.exp(float(np.clip(posterior.mean[-1], -LARGEST_PREDICTOR, LARGEST_PREDICTOR)))
+    there = replace(
+        expansion,
+        place=-expansion.place[times] / sd,
+        curvature=expansion.curvature[times, times] * sd**2,
+    )
+    given = Posterior(-posterior.mean[times] / sd, covariance[times, times] / sd**2)
+    return there, replace(link, shift=link.shift / sd), given
 
 
 def normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -> Posterior | None:
@@ -365,6 +382,8 @@ def problems(
         return ("the noise leaves nothing that a posterior follows from: take a larger budget",)
     with np.errstate(all="ignore"):
         expansion = expansion_of(release, design, link)
+        if link.of_times:
+            expansion, link, posterior = by_hazards(expansion, link, posterior)
         groups = groups_of(design)
         rates = {id(group) for group in groups if _is_rate(release, group, link)}
         counted_rates = {

@@ -23,6 +23,7 @@ from dpmcmc.families.scores.base import (
     Floats,
     ScaleFamily,
     is_additive,
+    is_skewed,
 )
 from dpmcmc.families.scores.given import (
     MIN_WEIGHT,
@@ -354,7 +355,12 @@ def rare_moments(problem: Problem, white: Whitening) -> Floats:
 
 
 PILOT_ITERATES = 2  # of the far ones, at the log of a count
-SCALE_ITERATES = 2  # of the far ones, behind those of a linear regression that tells a scale
+# of the far ones, behind those of a linear regression that tells a scale; and where residuals are
+# not symmetric, so that predictors and scale are found together, or censored
+SCALE_ITERATES, SKEWED_ITERATES = 2, 5
+# change of the log of a mean hazard, from which on the intercept alone is moved; and the least that
+# is left of it
+FAR_HAZARD, LEAST_HAZARD_LEFT = 0.4, 0.02
 # of a rare category's coefficient, on the log of a count and in eighths of a linear response's
 # range: noise must not carry it to where scores are cut and steps are short
 RARE_PRIOR_SD = 1.0
@@ -445,8 +451,9 @@ def _begun(
     parts = [z / math.sqrt(share) for share in shares(num_far, paid, asked=problem.asked)]
     far, near = parts[:num_far], parts[num_far:]
     if problem.family.log_scale:
-        problem = _by_linear(problem, white, far[:-SCALE_ITERATES], random)
-        far = far[-SCALE_ITERATES:]
+        count = SKEWED_ITERATES if is_skewed(problem.family) else SCALE_ITERATES
+        problem = _by_linear(problem, white, far[:-count], random)
+        far = far[-count:]
     path = _Path(problem, white, random)
     if problem.family.link == "log":
         path.begin_by_logs(far[:PILOT_ITERATES])
@@ -583,17 +590,18 @@ class _Path:
         iterate = self.last = self._query(z, z, SQUARE_FAR)
         if self._odds and not self._precision.any() and self._found_shares(iterate):
             return
+        if self._found_hazard(iterate):
+            return
         step, curve = self._step(iterate)
         self._place = np.asarray(self._place + self._root @ step)
         left = self._scale_left(iterate, float(step @ curve @ step))
-        if self._family.log_scale:
+        apart = self._family.log_scale and not is_skewed(self._family)
+        if apart:
             iterate, curve = _scale_apart(iterate), _corner_alone(curve)
         if not self._round_by_shares():
             rounded = self._round_classes if self._problem.classes > 1 else self._round
             rounded(iterate, curve)
-        if (
-            self._family.log_scale
-        ):  # what a row says of its scale is known: no noise is to stretch it
+        if apart:  # what a row says of its scale is known: no noise is to stretch it
             self._root[-1] = 0.0
             self._root[-1, -1] = cast("ScaleFamily", self._family).information[1] ** -0.5
         if is_additive(self._family):
@@ -609,6 +617,27 @@ class _Path:
         self._place = self._place + moved[0]
         self._stretch(moved[1])
         self._round_by_shares()
+        self._forget()
+        return True
+
+    def _found_hazard(self, iterate: Iterate) -> bool:
+        """Move the intercept to the mean hazard of times, if it is far. Return whether so.
+
+        Where hazards are far too large a tangent lowers them e times at most. With an intercept the
+        slope is the sum of hazards, and the score that less the events.
+        """
+        family, problem = self._family, self._problem
+        if not is_skewed(family) or not problem.intercept:
+            return False
+        back, sigma = np.linalg.inv(iterate.root), math.exp(float(self._place[-1]))
+        first, sums = back[:, 0], iterate.sums
+        hazard = max(float(first @ sums.curvature @ first), TINY) * sigma
+        noise = sums.sds[1] * float(first @ first) * sigma
+        events = hazard - float(first @ sums.score)
+        change = math.log(max(events / max(hazard, noise), LEAST_HAZARD_LEFT))
+        if abs(change) < FAR_HAZARD:
+            return False
+        self._place[0] -= sigma * change
         self._forget()
         return True
 
@@ -757,8 +786,16 @@ class _Path:
         self._rows = layers_of_rows.rows
         scaled = self._family.log_scale
         least = reach.of_scale(self._root, self._family) if scaled else 0.0
-        quadratic = self._family.quadratic
-        return choose(layers_of_rows, p, pooled, quadratic=quadratic, minus=scaled, least=least)
+        skewed = is_skewed(self._family)
+        return choose(
+            layers_of_rows,
+            p,
+            pooled,
+            quadratic=self._family.quadratic,
+            minus=scaled and not skewed,
+            least=least,
+            alike=skewed,
+        )
 
     def _farthest(self, z: float, longest: float) -> float:
         """Return from where on scores count alike, in mean lengths; 0 where that is not known.
@@ -770,6 +807,9 @@ class _Path:
             return longest
         if problem.ends is None:
             return 0.0
+        if is_skewed(self._family):
+            there = self._place, self._released, self._family, problem.ends
+            return min(reach.farthest_time(*there, self._root), longest)
         mean = self._place, self._scale, self._white, self._family, problem.ends
         return min(reach.farthest(*mean), longest)
 
@@ -812,7 +852,7 @@ class _Path:
         spread = self._covering()
         gaps = problem.counted is not None
         caps, blocks = clips.caps(), self._own(spread)
-        if self._family.log_scale:
+        if self._family.log_scale and not is_skewed(self._family):
             blocks = _scale_kept(blocks, caps.score)
         sums = release(blocks, p, problem.rows, caps, z, self._random, gaps=gaps)
         self._rows, (tau, tau_sd, tail_sd) = sums.rows, clips.scale(sums)

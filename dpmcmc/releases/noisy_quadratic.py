@@ -18,8 +18,7 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families import MODELS
 from dpmcmc.families.assumptions import Assumptions
-from dpmcmc.families.linear import unit_of
-from dpmcmc.families.scores.base import TINY, Family, ScaleFamily, is_additive
+from dpmcmc.families.scores.base import TINY, Family, ScaleFamily, is_additive, is_skewed
 from dpmcmc.families.scores.given import (
     first_slope,
     heaviest_of,
@@ -70,7 +69,9 @@ CLEAR_SDS = 2.0  # of noise, by which counts are to vary more than the model's b
 # change of log odds between the near iterates in rows with a rare response, beyond which the first
 # one's score is no line up to where the last one is
 FAR_APART = 0.3
-SCALES_APART = 0.2  # the same, change of the log of a scale that is a parameter
+# the same, change of the log of a scale that is a parameter; and where residuals are skewed, whose
+# scores bend more in it
+SCALES_APART, SKEWED_APART = 0.2, 0.1
 
 
 def pooled(
@@ -84,6 +85,7 @@ def pooled(
     has_scale: bool,
     fixed: bool,
     log_scale: bool = False,
+    skewed: bool = False,
     heaviest: float = 1.0,
     indicators: Floats | None = None,
     log_shift: float | None = None,
@@ -98,9 +100,10 @@ def pooled(
     Of more than two, what is kept of all but the last is one look, as they say it together.
     additive: whether a scale is an sd in units of the predictor; what it was taken to be then
     divides all of an iterate, so that both are brought to the last one's. log_scale: whether the
-    last coefficient is that of a scale. most: largest curvature of all rows in any direction, or
-    (p,) of each coefficient, for a scale of 1. prior: of the job, where it decides where the
-    posterior lies, and so how far from the places; None where rows alone are taken to.
+    last coefficient is that of a scale; skewed: and hangs together with the others. most: largest
+    curvature of all rows in any direction, or (p,) of each coefficient, for a scale of 1. prior: of
+    the job, where it decides where the posterior lies, and so how far from the places; None where
+    rows alone are taken to.
     """
     own = _scale(iterates, fixed=fixed)
     units = np.array([(iterate.scale / own) ** 2 if additive else 1.0 for iterate in iterates])
@@ -123,7 +126,8 @@ def pooled(
     if odds:
         there = np.array([not _far_apart(i, iterates[-1], rows, len(white.root)) for i in iterates])
     if log_scale:
-        there = (np.abs(places[:, -1] - places[-1, -1]) <= SCALES_APART) * 1.0
+        apart = SKEWED_APART if skewed else SCALES_APART
+        there = (np.abs(places[:, -1] - places[-1, -1]) <= apart) * 1.0
     by_score, by_curve = _weights(score_sds, there), _weights(curve_sds, there)
     left_sd = unseen_sd = 0.0
     if asked:
@@ -173,6 +177,7 @@ def pooled(
         cuts=np.array([iterate.cut for iterate in near]),
         scaled=scaled,
         log_scale=log_scale,
+        skewed=skewed,
         dispersion=_dispersion(iterates, asked=asked) if has_scale and not additive else 1.0,
         clip=min(
             iterate.clip / (1.0 if additive or asked else max(iterate.scale, 1.0))
@@ -326,7 +331,8 @@ def _weights(sds: Floats, there: Floats) -> Floats:
 # what a job answers that does not say: the model as it is written, as a fit without privacy does.
 # Robust results that call themselves reliable are often off on real data (experiments/asked.py)
 DEFAULT_ESTIMAND: Literal["model", "robust"] = "model"
-NUM_FAR, MORE_FAR = 4, 6  # more with a pilot, and where several predictors have to move far
+# more with a pilot, and where several predictors have to move far; and where that is with a scale
+NUM_FAR, MORE_FAR, MOST_USUAL_FAR = 4, 6, 8
 # n mu^2 for each coefficient, from which their noise is next to nothing; for predictors far from 0
 AND_MORE, GENEROUS = 4, 1e5
 LEAST_FAR, MOST_FAR = 3, 12
@@ -414,8 +420,8 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
     x, y = design.build(table)
     counted = np.where(np.isnan(y), 0.0, 1.0) if design.gappy else None
     unit_rows = design.schema.unit_rows
-    unit = unit_of(design, spec.model) if family.link == "identity" else 1.0
-    family, y = packed(family, design, spec.model, table, np.nan_to_num(y) / unit, unit)
+    unit = MODELS[spec.model.family].unit(design, spec.model)
+    family, y = packed(family, design, spec.model, table, np.nan_to_num(y), unit)
     start = np.zeros(len(form.start))
     if INTERCEPT in design.parameters:
         ends = form.public.response
@@ -480,6 +486,8 @@ def usual_far(family: str) -> int:
     known = FAMILIES[family]
     several = known.link in ("log", "softmax") or known.log_scale
     trials = known.link == "logit" and known.has_scale
+    if is_skewed(known):
+        return MOST_USUAL_FAR
     return MORE_FAR if several or trials else NUM_FAR
 
 
@@ -799,6 +807,7 @@ def _kept(
         has_scale=family.has_scale,
         fixed=rows.fixed,
         log_scale=family.log_scale,
+        skewed=is_skewed(family),
         heaviest=heaviest_of(family),
         indicators=None if rows.indicators is None else rows.indicators.astype(np.float64),
         log_shift=shift_of(rows.family) if counts else None,

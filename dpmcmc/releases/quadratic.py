@@ -180,7 +180,7 @@ class Quadratic:
     tail_sd: of the log scale, by what is not known of residuals that are cut. unseen_sd: what clips
     may have left out of a coefficient's score, were tails that noise hides as long as others are.
     log_scale: whether the last coefficient is the log of a scale, so that p is d + 1. most is then
-    of each coefficient (p,).
+    of each coefficient (p,). skewed: whether residuals are, so that it hangs together with others.
     part: of the likelihood that counts, as a power; less than 1 of few rows. At 0 posteriors are
     the prior.
     """
@@ -226,6 +226,7 @@ class Quadratic:
     rounds: int = 0
     first_place: Floats | None = None
     log_scale: bool = False
+    skewed: bool = False
     part: float = 1.0
     by_counts: bool = False
 

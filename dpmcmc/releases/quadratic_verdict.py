@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 Normals = tuple[Floats, Floats]  # mean and precision (d,) of independent priors of positions
 # change of a predictor in the last step, mean square, in sds of what a row tells
 MAX_LAST_STEP = 0.5
+SKEWED_LAST_STEP = 0.25  # the same where a scale changes with predictors, and scores bend more
 # change of a predictor in the last step, in sds of residuals, at an end of a column: where few
 # rows are, scores that are no lines were looked at too far from where it is
 MAX_CHANGE = 1.0
@@ -45,6 +46,9 @@ MAX_PRIOR_PREDICTOR_SD = 5.0
 # largest part of a number or an intercept, of a direction that is that of a category's rate
 OTHERS_PART = 0.3
 OVERDISPERSION_RATIO = 1.3  # residuals over those of a Poisson count
+# of a score's sd, what clips may have left out of it where all of that points the same way: a fifth
+# of rows without an event however long they are seen moved log_sigma by 2 to 3 sds where it is more
+MOST_LEFT = 1.5
 # (largest declared weight - 1) times the part of rows that is cut away: more, and
 # the answer is another weighting's, whose distance its own width does not tell
 MAX_UNEVEN_WEIGHT = 0.5
@@ -121,13 +125,15 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     own = safe if release.robust else safe * max(release.inflation, 1.0)  # as intervals have it
     ratio = release.unsure_sd**2 / np.maximum(own, TINY)
     share = float(np.mean(ratio / (1.0 + ratio)))
-    arrived = jump <= 1.0 and stretch <= MAX_LAST_STEP
+    arrived = jump <= 1.0 and stretch <= (SKEWED_LAST_STEP if release.skewed else MAX_LAST_STEP)
     if release.log_scale:  # from afar even the last look's curvature is another one
         rescale = abs(float(release.places[1, -1] - release.places[0, -1]))
         arrived = arrived and rescale <= MAX_RESCALE and _change(release, step) <= MAX_CHANGE
     precision = None if prior is None else prior[1]
     enough, wide, unseen = _clear(release, step, precision)
     skewed = release.robust and release.dispersion > OVERDISPERSION_RATIO and release.clip < UNCUT
+    if release.skewed:  # what is cut of long times moves scale and intercept, and nothing else
+        skewed = release.left_sd > MOST_LEFT * math.sqrt(max(np.trace(release.noise) / p, TINY))
     uneven = (release.heaviest - 1.0) * (1.0 - release.weight) > MAX_UNEVEN_WEIGHT
     checks = (arrived, enough, skewed, uneven, wide, unseen)
     short = (True, enough, skewed, uneven, False, unseen)

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import bdtrik, nbdtrik, pdtrik
 
 from dpmcmc.families.multinomial import averaged
-from dpmcmc.families.scores.base import TINY, Family, ScaleFamily
+from dpmcmc.families.scores.base import TINY, Family, ScaleFamily, SkewedFamily
 from dpmcmc.families.scores.given import Given, most_of, shift_of, usual_of
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE, has_intercept
@@ -115,6 +115,26 @@ def farthest(
         return _kept(weight * max(ends[1] - rate, rate) / max(sd * scale, TINY))
     most = min(ends[1], _largest_count(rate, family.variance.size)) if scale < CALM else ends[1]
     return _kept(weight * max(most - rate, rate) / sd)
+
+
+def farthest_time(
+    place: Floats, white: Whitening, family: Family, ends: tuple[float, float], root: Floats
+) -> float:
+    """Return the same of logs of times, whose scores grow with the time and not with its log.
+
+    white: of covariates alone. root: (d + 1, d + 1), coordinates.
+    """
+    back, sd = np.linalg.inv(white.root), math.exp(float(place[-1]))
+    second = back.T @ back
+    first = second[0] * has_intercept(white)
+    mean, square = float(place[:-1] @ first), float(place[:-1] @ second @ place[:-1])
+    apart = LOW_SDS * math.sqrt(max(square - mean * mean, 0.0))
+    mean += shift_of(family)
+    part, last = root[:-1], root[-1]
+    own, cross = float(np.trace(part.T @ second @ part)), float(first @ part @ last)
+    inner = np.array([[own, cross], [cross, float(last @ last)]])
+    within = (ends[0] - mean - apart) / sd, (ends[1] - mean + apart) / sd
+    return _kept(cast("SkewedFamily", family).farthest(inner, within, sd) / math.sqrt(len(place)))
 
 
 def _most_cases(share: float, trials: float, most: float, *, calm: bool) -> float:

@@ -89,6 +89,7 @@ def test_a_number_with_long_tails_from_the_plan_to_a_prediction(house):
         ("binomial", "age | trials(100) ~ sex", 1.0, "odds"),
         ("binomial", "cbind(age, age) ~ sex", 1.0, "odds"),
         ("exponential", "surv(age, income) ~ sex", 1e9, "hazard"),
+        ("weibull", "surv(age, income) ~ sex", 1e300, "hazard"),
     ],
 )
 def test_responses_of_two_columns_from_the_plan_to_a_ratio(
@@ -100,7 +101,7 @@ def test_responses_of_two_columns_from_the_plan_to_a_ratio(
     asked["model"] = {"family": "linear", "formula": formula}
     refused = analyst.post("/v1/jobs", json=asked)
     assert refused.status_code == 422
-    assert f"take {family}" in refused.text
+    assert family in refused.text.split("take ")[1]
     asked["model"]["family"] = family
     job = analyst.post("/v1/jobs", json=asked)
     assert job.status_code == 202, job.text

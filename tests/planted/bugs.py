@@ -1539,6 +1539,16 @@ RELEASING = (
         "::test_clipped_scores_have_mean_zero_and_keep_within_their_caps[none-1.0]",
     ),
     Bug(
+        "an event after the time at which a Weibull row is cut counts",
+        "dpmcmc/families/weibull.py",
+        "Weibull.terms",
+        "ended * (z <= last)",
+        "ended",
+        "tests/core/test_weibull.py"
+        "::test_scores_have_mean_zero_and_the_variance_that_is_said_wherever_times_are_cut"
+        "[none-1.0]",
+    ),
+    Bug(
         "priors that bounds made too narrow are believed",
         "dpmcmc/posterior/stored.py",
         "StoredRelease._conflict",

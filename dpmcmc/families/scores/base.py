@@ -8,7 +8,7 @@ at the position where it is evaluated.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,17 +110,29 @@ class ScaleFamily(Family, Protocol):
 
     information: of a row about its predictor and about the log scale, under the model, where the
     scale is 1. sharpest: most information of a row about either, with any response. normal_scale:
-    about the sd that a fit of normal residuals finds where the scale is 1.
+    about the sd that a fit of normal residuals finds where the scale is 1. symmetric: whether
+    residuals are, so that under the model predictor and log scale hang not together.
     """
 
     information: tuple[float, float]
     sharpest: float
     normal_scale: float
+    symmetric: bool
 
     def longest(self, squares: Floats) -> Floats:
         """Return (m,), the longest score that a row can have where the scale is 1.
 
         squares: (2, m), squared lengths of what units of both derivatives add to it.
+        """
+
+
+class SkewedFamily(ScaleFamily, Protocol):
+    """A family with a log scale that hangs together with predictors."""
+
+    def farthest(self, inner: Floats, ends: tuple[float, float], sd: float) -> float:
+        """Return the longest score of a row with residuals between two ends, in sds.
+
+        inner: (2, 2), inner products of what units of both derivatives add. sd: the scale.
         """
 
 
@@ -130,6 +142,11 @@ def is_additive(family: Family) -> bool:
     Those of a family with sds in proportion to its means are relative ones, as those of a log are.
     """
     return family.link == "identity" or family.variance.proportional
+
+
+def is_skewed(family: Family) -> bool:
+    """Whether a scale is a parameter that predictors hang together with, see ScaleFamily."""
+    return family.log_scale and not cast("ScaleFamily", family).symmetric
 
 
 def single(psi: Floats, slope: Floats, variance: Floats, square: Floats | None = None) -> Terms:

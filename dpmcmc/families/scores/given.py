@@ -13,7 +13,15 @@ from typing import cast
 import numpy as np
 
 from dpmcmc.base.errors import SpecError
-from dpmcmc.families.scores.base import TINY, Evaluation, Family, Floats, ScaleFamily, Terms
+from dpmcmc.families.scores.base import (
+    TINY,
+    Evaluation,
+    Family,
+    Floats,
+    ScaleFamily,
+    SkewedFamily,
+    Terms,
+)
 from dpmcmc.families.scores.linear import Linear
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.schema import NumberColumn, Table
@@ -25,7 +33,8 @@ POINTER, ALGORITHM = "/model/weights", "noisy_quadratic"
 
 
 class Given:
-    """A family whose responses are (m, 3): response, offset, weight; (m, 4) with trials.
+    """A family whose responses are (m, 3): response, offset, weight; (m, 4) with what stands beside
+    a response, trials or whether a time ended with an event.
 
     shift: middle of offsets. usual, heaviest: middle and upper end of what weights can be. moved:
     whether there are offsets. trials: the same two of trials.
@@ -49,9 +58,9 @@ class Given:
 
     def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
-        answer, offset, weight, *trials = y.T
+        answer, offset, weight, *beside = y.T
         if self.log_scale:
-            return self._scaled(answer, offset, np.sqrt(weight), at)
+            return self._scaled(answer, offset, np.sqrt(weight), beside, at)
         eta, root = at.eta + offset, np.sqrt(weight)
         if self.link == "identity":
             answer, eta, row_norm, spread = (
@@ -62,8 +71,7 @@ class Given:
             times, least = weight, np.maximum(weight, MIN_WEIGHT)
             row_norm, spread, curved = least * at.row_norm, at.spread, least * at.curved
         asked = replace(at, eta=eta, row_norm=row_norm, spread=spread, curved=curved)
-        answer = np.stack((answer, *trials), axis=1) if trials else answer
-        terms = self.family.terms(answer, asked)
+        terms = self.family.terms(_with(answer, beside), asked)
         return Terms(times * terms.psi, root * terms.root, root * terms.noise, terms.square)
 
     @property
@@ -78,6 +86,11 @@ class Given:
         return cast("ScaleFamily", self.family).sharpest
 
     @property
+    def symmetric(self) -> bool:
+        """See ScaleFamily."""
+        return cast("ScaleFamily", self.family).symmetric
+
+    @property
     def normal_scale(self) -> float:
         """See ScaleFamily."""
         return cast("ScaleFamily", self.family).normal_scale
@@ -87,20 +100,30 @@ class Given:
         most = squares * np.array([[self.heaviest], [1.0]])
         return cast("ScaleFamily", self.family).longest(most)
 
-    def _scaled(self, answer: Floats, offset: Floats, root: Floats, at: Evaluation) -> Terms:
+    def farthest(self, inner: Floats, ends: tuple[float, float], sd: float) -> float:
+        """See SkewedFamily."""
+        return cast("SkewedFamily", self.family).farthest(inner, ends, sd)
+
+    def _scaled(
+        self, answer: Floats, offset: Floats, root: Floats, beside: list[Floats], at: Evaluation
+    ) -> Terms:
         """Return the terms of rows whose residuals, times these roots, have the scale."""
         each = np.stack((root, np.ones_like(root)))  # the predictor of the scale is left as it is
         eta = each * at.eta
         eta[0] += root * offset
         inner = each[:, None] * each * at.inner if at.inner.size else at.inner
         asked = replace(at, eta=eta, inner=inner)
-        terms = self.family.terms(root * answer, asked)
+        terms = self.family.terms(_with(root * answer, beside), asked)
         roots = (
             each[:, None] * part if part.size else part
             for part in (terms.root, terms.noise, terms.minus)
         )
         slope, noise, minus = roots
         return Terms(each * terms.psi, slope, noise, terms.square, minus)
+
+
+def _with(answer: Floats, beside: list[Floats]) -> Floats:
+    return np.stack((answer, *beside), axis=1) if beside else answer
 
 
 def is_given(design: Design, model: ModelSpec) -> bool:
@@ -122,6 +145,9 @@ def check(
         raise SpecError("/sampler/algorithm", f"offsets and weights are for {ALGORITHM}")
     if model.weights is None:
         return
+    if design.kind == "event" and family.log_scale:
+        message = f"{model.family} takes no weights; exponential regression does"
+        raise SpecError(POINTER, message)
     column = next((c for c in design.schema.columns if c.name == model.weights), None)
     if not isinstance(column, NumberColumn):
         raise SpecError(POINTER, f"{model.weights!r} is no number column of the dataset")
@@ -140,13 +166,14 @@ def packed(
 ) -> tuple[Family, Floats]:
     """Return family and responses with what rows were given; as they are where that is nothing.
 
-    y: (n,) in this unit, which offsets are brought to where the link is the identity. Of a time y
-    the response is whether an event ended it, and its log an offset: the hazard adds up over it.
+    y: (n,). Where the link is the identity responses and offsets are brought to this unit. Of a
+    time y the response is then its log, beside whether an event ended it; else that, and the log is
+    an offset: the hazard adds up over it.
     """
-    if not is_given(design, model) and design.beside is None:
-        return family, y
-    check(design, model, family)
     unit = unit if family.link == "identity" else 1.0
+    if not is_given(design, model) and design.beside is None:
+        return family, y / unit
+    check(design, model, family)
     weight, low, high = np.ones(len(y)), 1.0, 1.0
     if model.weights is not None:
         column = next(c for c in design.schema.columns if c.name == model.weights)
@@ -157,12 +184,15 @@ def packed(
         weight = np.fmin(np.fmax(values, low), high)
     shift, offset = design.middle_offset / unit, design.offset(table) / unit
     moved, trials = bool(design.offsets), (1.0, 1.0)
-    parts = [y, offset, weight]
+    parts = [y / unit, offset, weight]
     if design.kind == "event" and isinstance(design.answer, NumberColumn):
-        shift, moved = shift + log_middle(design.answer), True
-        times = np.fmax(y, design.answer.lower)
+        logs = np.log(np.fmax(y, design.answer.lower))
         ended = (design.besides(table) >= 0.5).astype(np.float64)
-        parts = [ended, offset + np.log(times), weight]
+        if family.link == "identity":
+            parts = [logs / unit, offset, weight, ended]
+        else:
+            shift, moved = shift + log_middle(design.answer), True
+            parts = [ended, offset + logs, weight]
     elif design.kind == "trials":
         each = design.besides(table)
         parts = [y, offset, weight, each]

@@ -55,9 +55,12 @@ class Linear:
     has_scale, log_scale, quadratic, variance = True, False, True, Variance(0.0)
 
     def terms(self, y: Floats, at: Evaluation) -> Terms:
-        """Return psi, its slope, its variance and the squared residual of each row."""
+        """Return psi, its slope, its variance and the squared residual of each row.
+
+        y: (m,), or (m, 2) with what stands beside, which is not read.
+        """
         sd = at.scale
-        z = (y - at.eta[0]) / sd
+        z = ((y[:, 0] if y.ndim == 2 else y) - at.eta[0]) / sd
         widest = WIDEST_CLIP if at.most < UNCUT else UNCUT
         k = np.minimum(at.most * sd / np.maximum(at.row_norm, TINY), widest)
         slope = inside(k / np.sqrt(1.0 + (at.spread / sd) ** 2))

@@ -9,7 +9,9 @@ from scipy.special import expit, gammaincinv, pdtrik
 from dpmcmc.families.scores.base import Floats
 from dpmcmc.privacy.noise import RandomSource
 
+TIME, HAZARD = "time", "hazard"  # what ratios of times to an event multiply
 MAX_LOG_MEAN = 100.0  # log of a mean count: larger ones say nothing that this one does not
+MOST_LOG_RATIO = 700.0  # whose exp is a number
 RARE, COUNTED = 1e-12, 1e6  # means below which a count is 0, and from which on it is normal
 
 
@@ -17,13 +19,31 @@ RARE, COUNTED = 1e-12, 1e6  # means below which a count is 0, and from which on 
 class Response:
     """One family's. expected: predictors -> means of the response.
 
-    drawn: (means, sds of the noise (draw,), random) -> responses of new rows; None where they are
-    yes or no, of which the mean says all. ratio: what exp of a difference of predictors multiplies.
+    drawn: (expected, sds of the noise (draw,), random) -> responses of new rows; None where they
+    are yes or no, of which the mean says all. ratio: what exp of a difference of predictors
+    multiplies. times: sds -> what a mean is times `expected`; None where it is that. of_hazard:
+    whether settings are compared by their hazards, which predictors over a scale lower.
     """
 
     expected: Callable[[Floats], Floats]
     drawn: Callable[[Floats, Floats, RandomSource], Floats] | None
     ratio: str
+    times: Callable[[Floats], Floats] | None = None
+    of_hazard: bool = False
+
+    def mean(self, eta: Floats, sds: Floats) -> Floats:
+        """Return means given predictors (draw, ...) and sds of the noise (draw,)."""
+        there = self.expected(eta)
+        if self.times is None:
+            return there
+        return there * self.times(sds).reshape(-1, *(1,) * (there.ndim - 1))
+
+    def ratios(self, difference: Floats, sds: Floats) -> tuple[Floats, str]:
+        """Return ratios (draw,) of two settings, and what they multiply."""
+        log, what = difference, self.ratio
+        if self.of_hazard:
+            log, what = -difference / sds, HAZARD
+        return np.exp(np.clip(log, -MOST_LOG_RATIO, MOST_LOG_RATIO)), what
 
 
 def rate(eta: Floats) -> Floats:

@@ -188,15 +188,16 @@ class Fitted:
         """
         if self._classes == 1:
             response = self._response(pointer)
-            return {"": response.expected(self.predictors(given, pointer))}
+            return {"": response.mean(self.predictors(given, pointer), self.sds)}
         x, offset = settings.rows(self.design, given, pointer)
         weights = self.coefficients.reshape(len(self.coefficients), self._classes, len(x))
         first, others = probabilities((weights @ x + offset).swapaxes(0, 1))
         return dict(zip(categories_of(self.design), [first, *others], strict=True))
 
     def _prediction(self, response: Response, eta: Floats, random: RandomSource) -> Prediction:
-        mean = response.expected(eta)
-        new_row = None if response.drawn is None else spread(response.drawn(mean, self.sds, random))
+        new_row, mean = None, response.mean(eta, self.sds)
+        if response.drawn is not None:
+            new_row = spread(response.drawn(response.expected(eta), self.sds, random))
         return Prediction(spread(eta), spread(mean), new_row)
 
     def compare(self, given: Setting, against: Setting, pointer: str) -> Comparison:
@@ -212,11 +213,12 @@ class Fitted:
             self.predictors([setting], f"{pointer}/{name}")[:, 0]
             for name, setting in (("given", given), ("against", against))
         )
-        difference, ratio = here - there, None
+        difference, ratio, multiplies = here - there, None, ""
         if response.ratio:
-            ratio = spread(np.exp(np.clip(difference, -700.0, 700.0)))
-        expected = response.expected(here) - response.expected(there)
-        return Comparison(spread(difference), spread(expected), ratio, response.ratio)
+            ratios, multiplies = response.ratios(difference, self.sds)
+            ratio = spread(ratios)
+        expected = response.mean(here, self.sds) - response.mean(there, self.sds)
+        return Comparison(spread(difference), spread(expected), ratio, multiplies)
 
     def effects(
         self,
