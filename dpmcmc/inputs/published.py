@@ -43,8 +43,15 @@ FAMILIES = {
     **dict.fromkeys(("categorical", "multinomiallogit"), "multinomial"),
     **{
         name: name
-        for name in ("linear", "logistic", "poisson", "gamma", "multinomial")
-        + ("exponential", "weibull")
+        for name in (
+            "linear",
+            "logistic",
+            "poisson",
+            "gamma",
+            "multinomial",
+            "exponential",
+            "weibull",
+        )
     },
 }
 
