@@ -285,7 +285,7 @@ def test_what_is_no_frame_is_told():
         ({"formula": "sick ~ age"}, "/schema: is needed: Schema.from_frame"),
         ({"formula": "I(age) ~ sex", "schema": True}, "/model/family: is needed"),
         ({"formula": "sick ~ age", "schema": True, "sampler": "dp_hcm"}, "must be options, or one"),
-        ({"formula": "sick ~ age", "schema": True, "family": "weibull"}, "one of"),
+        ({"formula": "sick ~ age", "schema": True, "family": "cox"}, "one of"),
     ],
 )
 def test_wrong_calls_say_what_would_be_right(given, told):

@@ -55,7 +55,7 @@ def coded(**codes):
 
 
 MISTAKES = {
-    "a family that is none": (lambda: fit(family="weibull"), "one of logistic, linear"),
+    "a family that is none": (lambda: fit(family="cox"), "one of logistic, linear"),
     "a family with a typo": (lambda: fit(family="logistik"), "did you mean 'logistic'"),
     "a column with a typo": (lambda: fit("cured ~ does"), "did you mean 'dose'"),
     "a response with a typo": (lambda: fit("curd ~ dose"), "did you mean 'cured'"),
