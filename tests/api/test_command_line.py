@@ -53,7 +53,7 @@ def test_every_command_does_what_it_says(house: House, told: Told, tmp_path: Pat
     assert len((tmp_path / "dummy.csv").read_text().splitlines()) == 8
     key = told("user", "ann").split()[0]
     assert key.startswith("dpm_")
-    assert "1.76" in told("plan", *FORMULA, "--epsilon", "1", key=key)
+    assert "1.79" in told("plan", *FORMULA, "--epsilon", "1", key=key)
     job = told("submit", *FORMULA, "--epsilon", "1", key=key).split()[-1]
     assert "queued" in told("job", job[:8], key=key)
     house.run(job)
