@@ -175,8 +175,10 @@ def _refused(name: str, error: SourceError) -> Refusal:
         return invalid(f"/source{error.pointer}", error.message)
     detail = f"Source {name}: {error.message}. Nothing was registered."
     if error.code == "source_changed":
-        return Refusal(409, error.code, detail)
-    return Refusal(503, "unavailable" if error.code == "stopped" else error.code, detail)
+        return Refusal(409, "source_changed", detail)
+    if error.code == "stopped":
+        return Refusal(503, "unavailable", detail)
+    return Refusal(503, "source_unavailable", detail)
 
 
 def _at_source(fault: Fault) -> Fault:
