@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.services.results.fetch import Chain
-from dpmcmc.base.names import DRAW_COLUMNS
+from dpmcmc.base.names import DRAW_COLUMNS, DRY_RUN
 from dpmcmc.posterior.datatree import columns
 
 NUMBERS_AT_ONCE = 2**11  # made into text: a millisecond or two in which no other thread goes on
@@ -80,7 +80,7 @@ def as_csv(chain: Chain) -> Iterator[bytes]:
     from pyarrow.csv import WriteOptions, write_csv
 
     head = io.StringIO(newline="")
-    dry = ["dry_run"] if _dry(chain) else []
+    dry = [DRY_RUN] if _dry(chain) else []
     csv.writer(head).writerow([*DRAW_COLUMNS, *columns(chain.parameters), *dry])
     yield head.getvalue().encode()
     options = WriteOptions(include_header=False)
@@ -104,7 +104,7 @@ def as_parquet(chain: Chain) -> Iterator[bytes]:
 
     numbers = [(name, pyarrow.float64()) for name in columns(chain.parameters)]
     kinds = zip(DRAW_COLUMNS, (pyarrow.int64(), pyarrow.int64(), pyarrow.bool_()), strict=True)
-    dry = [("dry_run", pyarrow.bool_())] if _dry(chain) else []
+    dry = [(DRY_RUN, pyarrow.bool_())] if _dry(chain) else []
     schema = pyarrow.schema([*kinds, *numbers, *dry], metadata=_verdict(chain))
     out = _Pieces()
     with parquet.ParquetWriter(out, schema) as writer:
@@ -143,7 +143,7 @@ class _Pieces(io.RawIOBase):
 
 def _dry(chain: Chain) -> bool:
     """Whether a chain is of made rows, which every file says."""
-    return "dry_run" in chain.attributes
+    return DRY_RUN in chain.attributes
 
 
 def _verdict(chain: Chain) -> dict[str, str]:

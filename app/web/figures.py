@@ -22,9 +22,9 @@ def read(parquet: bytes) -> tuple[list[str], Floats]:
     """Return a chain's parameters, and its draws: (chain, draw, parameter)."""
     from pyarrow import parquet as files  # heavy: first needed here
 
-    table = files.read_table(io.BytesIO(parquet)).drop_columns(["draw", "warmup"])
+    table = files.read_table(io.BytesIO(parquet))
     chains = 1 + int(table["chain"][-1].as_py())
-    names = table.column_names[1:]
+    names = [field.name for field in table.schema if field.type == "double"]
     draws = np.stack([table[name].to_numpy().reshape(chains, -1) for name in names], axis=-1)
     return names, draws
 

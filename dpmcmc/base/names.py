@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 INTERCEPT, LOG_SIGMA = "Intercept", "log_sigma"
 DRAW_COLUMNS = ("chain", "draw", "warmup")  # beside parameters in tables of draws
+DRY_RUN = "dry_run"  # a further one, where the rows were made
 # names of other parameters and of columns beside them: no coefficient of a column gets one
 RESERVED = (INTERCEPT, LOG_SIGMA, *DRAW_COLUMNS)
 

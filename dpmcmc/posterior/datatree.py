@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.loading import loaded
-from dpmcmc.base.names import DRAW_COLUMNS, distinct
+from dpmcmc.base.names import DRAW_COLUMNS, DRY_RUN, distinct
 
 if TYPE_CHECKING:
     import xarray
@@ -17,7 +17,8 @@ def columns(parameters: Sequence[str]) -> list[str]:
     """Return parameters' names for files: distinct, and without slashes, which separate groups."""
     file_names = [name.replace("/", "|").replace("\0", "|") for name in parameters]
     file_names = [f"{name}_" if name in (".", "..") else name for name in file_names]
-    return list(distinct([*DRAW_COLUMNS, *file_names])[len(DRAW_COLUMNS) :])
+    taken = (*DRAW_COLUMNS, DRY_RUN)
+    return list(distinct([*taken, *file_names])[len(taken) :])
 
 
 def data_tree(

@@ -13,12 +13,15 @@ from app.web import figures
 def chain(chains: int = 3, draws: int = 50, parameters: int = 5) -> SimpleNamespace:
     numbers = np.random.default_rng(4).normal(size=(chains, draws, parameters))
     names = tuple(f"b{k}" for k in range(parameters))
-    return SimpleNamespace(draws=numbers, parameters=names, num_warmup=10, verdict=None)
+    told = {"num_warmup": 10, "verdict": None, "attributes": {}}
+    return SimpleNamespace(draws=numbers, parameters=names, **told)
 
 
-def test_a_chain_is_read_as_it_was_written() -> None:
+@pytest.mark.parametrize("attributes", [{}, {"dry_run": "made rows"}])
+def test_a_chain_is_read_as_it_was_written(attributes: dict[str, str]) -> None:
     one = chain()
-    written = SimpleNamespace(**vars(one) | {"draws": HeldDraws(one.draws)})
+    held = {"draws": HeldDraws(one.draws), "attributes": attributes}
+    written = SimpleNamespace(**vars(one) | held)
     names, draws = figures.read(b"".join(as_parquet(written)))  # type: ignore[arg-type]
     assert tuple(names) == one.parameters
     np.testing.assert_array_equal(draws, one.draws)
