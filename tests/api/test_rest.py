@@ -38,6 +38,9 @@ def test_what_makes_something_takes_an_idempotency_key_and_nothing_else_does(hou
         ("POST", "/v1/users"),
         ("POST", "/v1/users/me/keys"),
         ("POST", "/v1/users/{id}/keys"),
+        ("POST", "/v1/access-requests"),
+        ("POST", "/v1/datasets/snapshots"),
+        ("POST", "/v1/datasets/{id}/refresh"),
     }
     callers = {role: house.user(role) for role in ("analyst", "auditor")} | {"admin": house.admin}
     for method, path in set(ALLOWED) - takes:
