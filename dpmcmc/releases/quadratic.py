@@ -166,6 +166,8 @@ class Quadratic:
     that are declared to hold 0 and 1 alone; None where that is not known. log_shift: what offsets
     add to a predictor on average, where an expected response is its exponential; else None.
     by_counts: whether slopes depend on counts there, so that a score is no line in a rate.
+    several_rows: whether a person may have several rows: sums of their scores, over a mean number
+    of rows, have a variance that the model of a row does not tell.
     spreads: (2, p, p), of the near iterates of linear models with rare categories, see Iterate.
     odds: whether predictors are log odds, and the first column is the intercept.
     most: largest curvature that all rows together can have in any direction of the coefficients, by
@@ -229,6 +231,7 @@ class Quadratic:
     skewed: bool = False
     part: float = 1.0
     by_counts: bool = False
+    several_rows: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
@@ -407,7 +410,9 @@ class Quadratic:
         if not self.robust:
             ways = turned(inverse) @ vectors
             few_rows = FEW_ROWS * len(self.place) / max(self.rows, 1)
-            asked = np.maximum(FEW_EVENTS / self._events(ways), few_rows)
+            asked = np.full(values.shape, few_rows)
+            if not self.several_rows:
+                asked = np.maximum(FEW_EVENTS / self._events(ways), asked)
             if prior is not None:
                 asked = np.maximum(np.einsum("kpi,pq,kqi->ki", ways, prior, ways) / RULING, asked)
             least = np.clip(asked, LEAST_PART, 1.0)
