@@ -207,6 +207,7 @@ OTHER_DRAWS = {
     "dpmcmc.queries.statistics.inference_targets:simulated": "simulated rows, given the parameter",
     "dpmcmc.families.scores.responses:_numbers": "predicted responses given what was released",
     "dpmcmc.families.scores.responses:number_by": "predicted responses given what was released",
+    "dpmcmc.families.weibull:": "predicted times given what was released",
     "dpmcmc.posterior.free.priors:Shrinkage.precisions": "scales of priors, given what was released",
     "dpmcmc.posterior.free.priors:Together.rates": "rates of priors, given what was released",
     "dpmcmc.posterior.free.walk:_spread": "numbers in place of ties, for R-hat",

@@ -28,7 +28,12 @@ def test_the_family_of_the_guide_is_the_one_that_is_served():
     assert line_of("add_a_family.md") in registry.splitlines()
 
 
-PRIORS = {"dpmcmc/posterior/plots.py", "dpmcmc/posterior/free/priors.py", "app/api/questions.py"}
+PRIORS = {
+    "dpmcmc/posterior/plots.py",
+    "dpmcmc/posterior/free/priors.py",
+    "dpmcmc/inputs/written_priors.py",
+    "app/api/questions.py",
+}
 
 
 @pytest.mark.parametrize(
