@@ -240,8 +240,12 @@ class Quadratic:
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> "Quadratic":
-        """Return what to_dict made this of."""
-        read: dict[str, Any] = {
+        """Return what to_dict made this of.
+
+        What was stored before few events had a floor of their variance has none, so that its
+        posterior stays what it was.
+        """
+        read: dict[str, Any] = {"several_rows": True} | {
             k: np.array(v, np.float64) if isinstance(v, list) else v for k, v in stored.items()
         }
         return cls(**read)

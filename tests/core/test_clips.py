@@ -448,6 +448,8 @@ def test_a_release_tells_which_question_it_answers():
         found = released(told, math.sqrt(3.0), options, 1.0, Seeded(1))
         assert found.robust == (estimand != "model")
         assert type(found).from_dict(found.to_dict()).robust == found.robust
+        earlier = {k: v for k, v in found.to_dict().items() if k != "several_rows"}
+        assert type(found).from_dict(earlier).several_rows  # it has no floor that came later
         before = {k: v for k, v in found.to_dict().items() if k != "robust"}
         assert type(found).from_dict(before).robust  # as it was stored before there was a choice
         wider = dataclasses.replace(found, left_sd=found.left_sd + 100.0)
