@@ -341,3 +341,19 @@ def test_a_prior_that_cannot_be_computed_with_fails_without_a_charge(
         if found["error"]:
             assert found["error"]["code"] == "inference_failed"
     assert spent(house, dataset) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("parts", [1, 3, 7, 10])
+def test_equal_parts_of_pure_epsilon_spend_a_budget_in_full(
+    house: House, dataset: str, parts: int
+) -> None:
+    analyst = house.user("analyst")
+    whole = house.admin.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]
+    for _ in range(parts):
+        task = asked(dataset, whole / parts, **AGE, noise="laplace") | {"accept_low_quality": True}
+        answer = analyst.post("/v1/jobs", json=task)
+        assert answer.status_code == 202, answer.text
+    more = asked(dataset, whole / 100, **AGE, noise="laplace") | {"accept_low_quality": True}
+    refused = analyst.post("/v1/jobs", json=more)
+    assert refused.status_code == 409
+    assert refused.json()["code"] == "budget_exhausted"
