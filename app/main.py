@@ -45,6 +45,7 @@ from app.services.planning.processes import Planners, planners_of
 from app.services.results.fetch import watched
 from app.settings import Settings, settings
 from app.storage.errors import StoreAwayError, is_full
+from app.storage.sources import sources_in
 from app.web.session import COOKIE
 
 ROUTES = (
@@ -85,12 +86,13 @@ def create_app(
     planners: Planners | None = None,
     tokens: Tokens | None = None,
 ) -> FastAPI:
-    """The application. Its database must be at the present schema.
+    """The application. Its database must be at the present schema. Raises SourcesFileError.
 
     planners: processes to plan with, which the caller ends; its own where there are none. tokens:
     reads those of an identity provider, as configured where there is none.
     """
     chosen = using or settings()
+    sources_in(chosen.sources)  # each snapshot reads it anew
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -169,8 +169,8 @@ def _serve(using: Settings, host: str, port: int, workers: Workers) -> None:
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     planners = planners_of(using)
-    planners.start()  # they load their libraries meanwhile
     app = create_app(using, planners=planners)
+    planners.start()  # they load their libraries meanwhile
     server = Server(
         uvicorn.Config(
             app,

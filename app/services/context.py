@@ -9,7 +9,6 @@ from app.services.queue import messages
 from app.services.vault import Vault, open_vault
 from app.settings import Settings
 from app.storage.session import SessionFactory
-from app.storage.sources import sources_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +26,7 @@ class Services:
 
 
 def open_services(settings: Settings) -> Services:
-    """The services of this process.
-
-    Raises KeyFileError where the master key does not fit, and SourcesFileError.
-    """
-    sources_in(settings.sources)  # each snapshot reads it anew
+    """The services of this process. Raises KeyFileError where the master key does not fit."""
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     sessions = SessionFactory(settings.database)
     try:
