@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 
 from app.api.codes import address
 from app.services.errors import Fault, Refusal
+from dpmcmc.inputs.written_priors import is_alone
 
 MEDIA_TYPE = "application/problem+json"
 CODES = {
@@ -213,7 +214,7 @@ def _meant(loc: Sequence[int | str], document: Any, mappings: dict[int, bool]) -
 
 
 def _mapping(here: Any) -> bool:
-    if not isinstance(here, dict) or ("kind" in here and isinstance(here["kind"], str)):
+    if not isinstance(here, dict) or is_alone(here):
         return False
     return all(isinstance(value, dict | str) for value in here.values())
 

@@ -6,6 +6,7 @@ from uuid import UUID
 from pydantic import Discriminator, Field, Tag
 
 from app.api.schemas import Answer, Epsilon, ParameterOut, Positive, Request, VerdictOut, Word
+from dpmcmc.inputs.written_priors import is_alone
 from dpmcmc.posterior.free.priors import Kind
 from dpmcmc.posterior.units import Scale
 from dpmcmc.queries.statistics.inference import AlgorithmName
@@ -52,8 +53,7 @@ def _form(prior: Any) -> str:
     """Return which form a prior has: a text, one object for all, or several by parameter."""
     if isinstance(prior, str):
         return "text"
-    kind = prior.get("kind") if isinstance(prior, dict) else None
-    return "one" if isinstance(kind, str) and "(" not in kind else "several"
+    return "one" if is_alone(prior) else "several"
 
 
 AnyPrior = Annotated[

@@ -27,7 +27,6 @@ from app.services.jobs.kinds.dry import DryChainJob
 from app.services.jobs.kinds.tasks import TaskJob
 from app.storage.columns import ISO_DAY, MAX_DESCRIPTION
 from app.storage.dialect import Compression, Decimal, Encoding, Thousands
-from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import NAMED_ROW, ROW
 from dpmcmc.inputs.options import AlgorithmOptions, AutoOptions
 from dpmcmc.inputs.published import with_known_names
@@ -901,16 +900,7 @@ class JobIn(Request):
 
     @classmethod
     def prepared(cls, document: Any) -> Any:
-        """The body with other software's names of families and algorithms replaced by ours.
-
-        Raises SpecError on one prior with texts for numbers, which would pass for priors by name.
-        """
-        model = document.get("model") if isinstance(document, dict) else None
-        prior = model.get("prior") if isinstance(model, dict) else None
-        if isinstance(prior, dict) and prior.get("kind") == "normal":
-            for name in ("loc", "scale"):
-                if isinstance(prior.get(name), str):
-                    raise SpecError(f"/model/prior/{name}", "must be a number")
+        """The body with other software's names of families and algorithms replaced by ours."""
         return with_known_names(document) if isinstance(document, dict) else document
 
     def job(self) -> ChainJob:

@@ -118,11 +118,11 @@ def server(client: Client, cap: Cap) -> MCPServer[Any]:
         tools.get_result,
         tools.cancel_job,
     ):
-        made.tool()(_told(tool))
+        made.tool()(_with_refusals_in_words(tool))
     return made
 
 
-def _told(tool: Callable[Given, Answer]) -> Callable[Given, Answer]:
+def _with_refusals_in_words(tool: Callable[Given, Answer]) -> Callable[Given, Answer]:
     """The tool with refusals as words for the assistant; other errors tell it nothing."""
 
     @functools.wraps(tool)

@@ -14,11 +14,11 @@ import numpy as np
 from scipy.special import gammainc
 
 from dpmcmc.base.errors import SpecError
-from dpmcmc.base.names import INTERCEPT, LOG_SIGMA
+from dpmcmc.base.names import INTERCEPT
+from dpmcmc.families import linear
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
 from dpmcmc.families.forms import DesignForm
-from dpmcmc.families.linear import SIGMA_PRIOR
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.poisson import MAX_PREDICTOR, MOST_COUNT, secant
 from dpmcmc.families.priors import DEFAULT_SCALE, Normals, given, usual
@@ -103,19 +103,14 @@ class Gamma:
 
 def prior(design: Design, model: ModelSpec) -> Normals:
     """Return the priors that apply. A mean's logarithm is guessed from the response's ends."""
-    response, names, d = number_of(design), parameters(design, model), len(design.parameters)
+    response, names, d = number_of(design), linear.parameters(design, model), len(design.parameters)
     means, sds = usual(len(names))
     if INTERCEPT in names:
         low, high, k = math.log(response.lower), math.log(response.upper), names.index(INTERCEPT)
         means[k] = 0.5 * (low + high) - design.middle_offset
         sds[k] = max(DEFAULT_SCALE, 0.25 * (high - low))
-    sds[d:] = SIGMA_PRIOR
+    sds[d:] = linear.SIGMA_PRIOR
     return given(model.prior, names, (means, sds), same=d)
-
-
-def parameters(design: Design, _: ModelSpec) -> tuple[str, ...]:
-    """Return the names of what is released."""
-    return (*design.parameters, LOG_SIGMA)
 
 
 class GammaForm(DesignForm):
@@ -156,7 +151,7 @@ MODEL = Model(
     guess=guess,
     example=ModelSpec(family="gamma", formula="I(count + 1) ~ x"),
     options=frozenset(),
-    parameters=parameters,
+    parameters=linear.parameters,
     prior=prior,
     chains=False,
     rows=lambda _: Gamma(),

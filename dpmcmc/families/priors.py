@@ -15,7 +15,7 @@ from dpmcmc.base.errors import SpecError, is_number, near
 from dpmcmc.base.names import LOG_SIGMA
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.spec import ModelSpec, NormalPrior, Prior
-from dpmcmc.inputs.written_priors import read_prior
+from dpmcmc.inputs.written_priors import is_alone, read_prior
 
 Floats = NDArray[np.float64]
 RIGHT = 'such as NormalPrior(scale=1), or some by parameter, {"age": NormalPrior(scale=1)}'
@@ -157,6 +157,9 @@ def check_numbers(prior: Prior) -> None:
         raise SpecError(POINTER, f"must be by parameter, {RIGHT}" if kind == "normal" else LATER)
     if not isinstance(prior, dict):
         raise SpecError(POINTER, f"must be a normal prior, {RIGHT}")
+    for field in ("loc", "scale"):
+        if is_alone(prior) and isinstance(prior.get(field), str):
+            raise SpecError(f"{POINTER}/{field}", "must be a number")
     for name, own in prior.items():
         if isinstance(own, str) and "(" not in own:
             raise SpecError(pointer_to(name), f"must be a normal prior, {RIGHT}")

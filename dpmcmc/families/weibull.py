@@ -16,7 +16,7 @@ import math
 import numpy as np
 from scipy.special import gamma
 
-from dpmcmc.base.names import INTERCEPT, LOG_SIGMA
+from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families import exponential, linear
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
@@ -113,7 +113,7 @@ def unit_of(design: Design, _: ModelSpec) -> float:
 
 def prior(design: Design, model: ModelSpec) -> Normals:
     """Return the priors that apply. The log of a time is guessed from its bounds."""
-    time, names, d = number_of(design), parameters(design, model), len(design.parameters)
+    time, names, d = number_of(design), linear.parameters(design, model), len(design.parameters)
     means, sds = usual(len(names))
     if INTERCEPT in names:
         k, width = names.index(INTERCEPT), math.log(time.upper) - math.log(time.lower)
@@ -121,11 +121,6 @@ def prior(design: Design, model: ModelSpec) -> Normals:
         sds[k] = max(2.0 * DEFAULT_SCALE, 0.25 * width)
     sds[d:] = LOG_SIGMA_SD
     return given(model.prior, names, (means, sds), same=d)
-
-
-def parameters(design: Design, _: ModelSpec) -> tuple[str, ...]:
-    """Return the names of what is released."""
-    return (*design.parameters, LOG_SIGMA)
 
 
 class WeibullForm(DesignForm):
@@ -177,7 +172,7 @@ MODEL = Model(
     guess=guess,
     example=ModelSpec(family="weibull", formula="surv(I(count + 1), y) ~ x"),
     options=frozenset(),
-    parameters=parameters,
+    parameters=linear.parameters,
     release=release,
     prior=prior,
     unit=unit_of,

@@ -55,8 +55,7 @@ def batches_of(
     """
     if _is_dataset(data):
         source: Any = data
-        wanted = [name for name in source.schema.names if name in names]
-        _check_once(source.schema.names)
+        wanted = _named_in(source, names)
         batches = source.to_batches(columns=wanted, batch_readahead=2, fragment_readahead=1)
     elif isinstance(data, Iterator) or hasattr(data, "read_next_batch"):
         batches = data
@@ -76,6 +75,15 @@ def _named(batch: object, names: Collection[str]) -> Mapping[str, Sequence[objec
 def _is_dataset(data: object) -> bool:
     """Whether these are a dataset of Arrow, whose rows lie in files."""
     return hasattr(data, "count_rows") and hasattr(data, "to_batches") and hasattr(data, "schema")
+
+
+def _named_in(dataset: Any, names: Collection[object] | None) -> list[str]:
+    """Return the columns of a dataset of Arrow that are named; all where none are asked for.
+
+    Raises ValueError where two columns have one name.
+    """
+    _check_once(dataset.schema.names)
+    return [name for name in dataset.schema.names if names is None or name in names]
 
 
 def _check_once(names: Sequence[str]) -> None:
@@ -103,10 +111,7 @@ def columns_of(
         return {name: _plain(values) for name, values in _aligned(native).items()}
     if _is_dataset(data):
         source: Any = data
-        _check_once(source.schema.names)
-        needed = None if names is None else {name for name in names if isinstance(name, str)}
-        wanted = [name for name in source.schema.names if needed is None or name in needed]
-        data = source.to_table(columns=wanted)
+        data = source.to_table(columns=_named_in(source, names))
     frame = _frame(data)
     return {name: _values(frame[name]) for name in frame.columns}
 

@@ -52,6 +52,12 @@ def read_prior(text: str, pointer: str) -> tuple[str, dict[str, float]]:
     return kind, numbers
 
 
+def is_alone(prior: object) -> bool:
+    """Whether an object of JSON is one prior, and not priors by parameter, one of them "kind"."""
+    kind = prior.get("kind") if isinstance(prior, dict) else None
+    return isinstance(kind, str) and "(" not in kind
+
+
 def _call(text: str) -> ast.Call | None:
     """Return the call that a text is; None where it is something else."""
     if len(text) > LONGEST:

@@ -96,11 +96,9 @@ def decide(
     role = DECIDERS[body.status]
     if caller.role != role:
         raise of_status(403, f"A request is {body.status} by the role {role}.")
-    if body.status == "withdrawn":
-        row = use.withdraw(services, caller, request_id)
-    elif body.status == "refused":
-        row = use.refuse(services, caller, request_id, body.answer)
-    else:
+    if body.status == "granted":
         given = use.Grant(body.dataset, body.allotment, body.epsilon)
         row = use.grant(services, caller, request_id, given, body.answer)
+    else:
+        row = use.close(services, caller, request_id, body.status, body.answer)
     return AccessRequestOut.model_validate(row)

@@ -48,6 +48,7 @@ from app.services.results import fetch
 from app.services.results.chains import HeldDraws
 from app.services.results.posteriors import FREE, EffectAsked, Question, free_answer
 from app.storage.rows import FINAL_STATUSES, JobRow
+from dpmcmc.base.names import DRY_RUN
 from dpmcmc.planner import Plan
 from dpmcmc.posterior.free.priors import CoefficientPrior
 from dpmcmc.posterior.units import Scale
@@ -340,7 +341,7 @@ async def posteriors(
     if kind == JSON:
         return Response(answer, media_type=JSON, headers={"Vary": "Accept"})
     free: dict[str, str | float] = {"inference_library": "dpmcmc", "epsilon": 0.0}
-    free |= {"dry_run": DRY} if kept.dry else {}
+    free |= {DRY_RUN: DRY} if kept.dry else {}
     draws = HeldDraws(answer.draws[None])
     chain = fetch.Chain(job_id, answer.parameters, 0, draws, attributes=free)
     return download(request, caller, FORMATS[kind](chain), kind, {})

@@ -6,7 +6,7 @@ is looked up by that name, so that no answer says whether there is such a datase
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID, uuid4
 
 from sqlalchemy import func, select
@@ -24,6 +24,11 @@ from app.services.idempotency import Once
 from app.storage.rows import AccessRequestRow, GrantRow
 from app.storage.types import utc_now
 
+ACTS = {
+    "granted": "request.grant",
+    "refused": "request.refuse",
+    "withdrawn": "request.withdraw",
+}
 MOST_OPEN = 20  # requests of one analyst that wait for an answer
 
 
@@ -143,23 +148,21 @@ def _request(
     return row
 
 
-def withdraw(services: Services, caller: Caller, request_id: UUID) -> AccessRequestRow:
-    """Take an own request back. Raises Refusal 404, and 409 where it was decided."""
-    with services.sessions.write() as session:
-        row = _request(session, caller, request_id, lock=True)
-        if _is_new(row, "withdrawn"):
-            _decide(session, caller, row, "withdrawn", None)
-        return row
-
-
-def refuse(
-    services: Services, caller: Caller, request_id: UUID, answer: str | None
+def close(
+    services: Services,
+    caller: Caller,
+    request_id: UUID,
+    status: Literal["refused", "withdrawn"],
+    answer: str | None,
 ) -> AccessRequestRow:
-    """Refuse a request. Raises Refusal 404, and 409 where it was decided otherwise."""
+    """Refuse a request, or take an own one back.
+
+    Raises Refusal 404, and 409 where it was decided otherwise.
+    """
     with services.sessions.write() as session:
         row = _request(session, caller, request_id, lock=True)
-        if _is_new(row, "refused"):
-            _decide(session, caller, row, "refused", answer)
+        if _is_new(row, status):
+            _decide(session, caller, row, status, answer)
         return row
 
 
@@ -231,9 +234,7 @@ def _decide(
     row.status, row.answer = status, answer
     row.decided_at, row.decided_by = utc_now(), caller.id
     session.flush()
-    acts = {"granted": "request.grant", "refused": "request.refuse"}
     details: Mapping[str, Any] = {
         name: said for name, said in (("answer", answer), ("granted", row.granted)) if said
     }
-    act = acts.get(status, "request.withdraw")
-    note(session, caller, act, row.id, user_id=row.user_id, **details)
+    note(session, caller, ACTS[status], row.id, user_id=row.user_id, **details)

@@ -93,7 +93,6 @@ def submit(
     if job.pays:
         row.event, row.event_digest = event_json.as_dict(plan.event), event_json.digest(plan.event)
         row.epsilon, row.mu = plan.cost.epsilon, plan.cost.mu
-    if job.pays:
         row.reserved_until = now + timedelta(seconds=services.settings.reservation_seconds)
     try:
         with tracing.span("reserve", job=row.id), services.sessions.write() as session:

@@ -15,6 +15,7 @@ from app.services.accounts.caller import Caller
 from app.services.jobs.kinds.base import Attempt, Blocks, Json, Opened, Shown, Work
 from app.services.jobs.kinds.chains import ChainJob
 from dpmcmc import planner
+from dpmcmc.base.names import DRY_RUN
 from dpmcmc.fit.local import dummy_rows
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.planner import Cost
@@ -25,7 +26,6 @@ DRY = (
     "Dry run: its rows were made from declared bounds and categories alone, so nothing here says"
     " anything of the data."
 )
-MEMBER = "dry_run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +37,17 @@ class DryChainJob(ChainJob):
     @classmethod
     def holds(cls, stored: Mapping[str, Any]) -> bool:
         """Return whether a stored spec is of this kind."""
-        return MEMBER in stored and ChainJob.holds(stored)
+        return DRY_RUN in stored and ChainJob.holds(stored)
 
     @classmethod
     def read(cls, stored: Json) -> Self:
         """Return the job of a stored spec. Raises ValidationError."""
-        others = {name: value for name, value in stored.items() if name != MEMBER}
+        others = {name: value for name, value in stored.items() if name != DRY_RUN}
         return cls(ChainJob.read(others).spec)
 
     def as_json(self) -> Json:
         """Return the spec as it is stored."""
-        return ChainJob.as_json(self) | {MEMBER: True}
+        return ChainJob.as_json(self) | {DRY_RUN: True}
 
     def facts(self, session: Session, caller: Caller, dataset_id: UUID) -> tuple[()]:
         """Return nothing: what was released of the data has no place here."""
@@ -61,7 +61,7 @@ class DryChainJob(ChainJob):
     def shown(self, schema: Schema, cost: Cost, scale: Scale) -> Shown:
         """Return how its blocks are shown as a chain: as one that says what it is."""
         made = ChainJob.shown(self, schema, cost, scale)
-        attributes = {**made.attributes, MEMBER: DRY}
+        attributes = {**made.attributes, DRY_RUN: DRY}
         return Shown(made.parameters, made.num_warmup, made.converted, attributes)
 
 
@@ -97,5 +97,9 @@ class _DryWork(Work):
 def dry_verdict(verdict: Json) -> Json:
     """Return a verdict of made rows as what it is: unreliable, and why."""
     reasons: Sequence[Any] = verdict.get("reasons", ())
-    told = {"sentence": DRY, "reasons": [DRY, *reasons], "notes": []}
-    return verdict | {"status": "unreliable"} | told
+    return verdict | {
+        "status": "unreliable",
+        "sentence": DRY,
+        "reasons": [DRY, *reasons],
+        "notes": [],
+    }
