@@ -21,8 +21,8 @@ from app.settings import Settings
 WINDOW_SECONDS = 10.0
 ALONE_SECONDS = 5.0  # that this process meters by itself after Redis was away
 MOST_KEPT = 10_000
-AT_ONCE = 100  # refusals of one caller in WINDOW_SECONDS that are answered at once
-WAIT_SECONDS = 2.0  # that each further one waits
+AT_ONCE = 30  # refusals of one caller in WINDOW_SECONDS that are answered at once
+WAIT_SECONDS = 5.0  # that each further one waits
 NOBODY = UUID(int=0)  # all callers without a key that works, as one
 METER = """
 local time = redis.call('TIME')
@@ -142,7 +142,7 @@ class Refusals:
     """How long refusals wait before they are sent.
 
     Making a refusal takes milliseconds of the event loop, and whoever is refused may ask again at
-    once, on many connections. A caller who is refused all the time gets one answer in two seconds
+    once, on many connections. A caller who is refused all the time gets one answer in five seconds
     on each of them, so that others' requests do not wait behind his.
     """
 

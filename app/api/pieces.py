@@ -3,7 +3,7 @@
 Making text of numbers keeps a thread busy for as long as a client reads quickly. Few threads do it,
 and a caller has one piece made at a time, however many of his downloads are open: small answers do
 not wait behind them, nor one caller's download behind the many of another. Who has several open
-rests after each piece for as long as it took.
+rests after each piece for several times as long as it took.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from fastapi.responses import StreamingResponse
 
 from app.services.accounts.caller import Caller
 
+REST = 4.0  # times as long as a piece took, before the next one of a caller with several downloads
 MAKERS = 2  # pieces that are made at once, of all callers together
 
 
@@ -37,7 +38,7 @@ class Turns:
                     began = time.monotonic()
                     piece = await to_thread.run_sync(next, made, None, limiter=self._threads)
                     if self._callers[user][1] > 1:
-                        await asyncio.sleep(time.monotonic() - began)
+                        await asyncio.sleep(REST * (time.monotonic() - began))
                 if piece is None:
                     return
                 if piece:
