@@ -26,6 +26,8 @@ SECRETS = (
     "admin_key",
     "metrics_key",
     "anchor_webhook",
+    "notice_webhook",
+    "smtp_password",
     "s3_access_key",
     "s3_secret_key",
     "otlp_headers",
@@ -120,6 +122,30 @@ class Settings(BaseSettings):
         description="http(s):// address that is sent the same lines, to be kept by somebody else;"
         " unset: none",
     )
+    public_url: str = Field(
+        "",
+        pattern=r"^(https?://[^@]+)?$",
+        description="http(s):// address at which people reach the dashboard, for links in messages;"
+        " unset: messages have none",
+    )
+    notice_webhook: str = Field(
+        "",
+        repr=False,
+        description="http(s):// address that is told of access requests and of answers to them;"
+        " unset: none",
+    )
+    smtp_host: str = Field(
+        "",
+        description="mail server that tells admins of access requests and analysts of answers, each"
+        " at the address that he or she gave; unset: no mail",
+    )
+    smtp_port: int = Field(587, ge=1, le=65_535, description="port of the mail server")
+    smtp_security: Literal["starttls", "tls", "none"] = Field(
+        "starttls", description="how the connection to the mail server is encrypted"
+    )
+    smtp_user: str = Field("", description="name at the mail server; unset: it asks for none")
+    smtp_password: SecretStr = Field(SecretStr(""), description="password at the mail server")
+    smtp_from: str = Field("", description="address that mails come from, needed with a server")
     s3_bucket: str = Field(
         "",
         description="bucket of the encrypted rows in an object store; unset: the data folder",
@@ -320,6 +346,15 @@ class Settings(BaseSettings):
         """Tokens are good for somebody, and for something."""
         if self.oidc_issuer and not (self.oidc_audience and self.oidc_roles):
             raise ValueError("DPMCMC_OIDC_ISSUER needs DPMCMC_OIDC_AUDIENCE and DPMCMC_OIDC_ROLES")
+        return self
+
+    @model_validator(mode="after")
+    def _whole_sender(self) -> Self:
+        """Mails come from somebody, and no password goes over an open line."""
+        if self.smtp_host and "@" not in self.smtp_from:
+            raise ValueError("DPMCMC_SMTP_HOST needs an address in DPMCMC_SMTP_FROM")
+        if self.smtp_user and self.smtp_security == "none":
+            raise ValueError("DPMCMC_SMTP_USER needs DPMCMC_SMTP_SECURITY starttls or tls")
         return self
 
     @model_validator(mode="after")

@@ -5,10 +5,12 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 from uuid import UUID
 
 from app import liveness, logs
+from app.services.accounts import notices
 from app.services.budgets.rewind import Exporter
 from app.services.context import Services, open_services
 from app.services.presence import RECOVERY, Presence
@@ -47,8 +49,8 @@ class Outbox:
 def rounds(services: Services, stop: threading.Event) -> None:
     """Round after round, whatever happens to the database, until told to stop.
 
-    Each kind of work has a thread of its own: what waits for a broker or a webhook that hangs holds
-    neither leases and reservations, nor anchors, nor the deletion of what is past its time.
+    Each kind of work has a thread of its own: what waits for a broker, a webhook or a mail server
+    holds neither leases and reservations, nor anchors, nor the deletion of what is past its time.
     """
     outbox, exporter = Outbox(services.publish), Exporter(services)
     recovery = Recovery(replace(services, publish=outbox.put))
@@ -63,6 +65,7 @@ def rounds(services: Services, stop: threading.Event) -> None:
         "retention": Retention(services).round,
         "messages": outbox.send,
         "webhook": exporter.send,
+        "notices": partial(notices.send, services),
     }
     threads = [
         threading.Thread(target=_again_and_again, args=(name, act, stop), daemon=True)

@@ -54,6 +54,7 @@ EXAMPLES: dict[str, Json] = {
     },
     "UserIn": {"name": "Ada", "role": "analyst"},
     "UserPatch": {"disabled": True},
+    "MePatch": {"email": "ada@example.org"},
     "KeyIn": {"label": "laptop", "expires_at": "2030-01-01T00:00:00Z"},
     "AccessRequestIn": {
         "dataset": _ID,

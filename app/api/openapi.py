@@ -71,6 +71,7 @@ OPERATIONS = {
     "POST /v1/users": "create_user",
     "GET /v1/users": "list_users",
     "GET /v1/users/me": "get_me",
+    "PATCH /v1/users/me": "update_me",
     "GET /v1/users/{id}": "get_user",
     "PATCH /v1/users/{id}": "update_user",
     "POST /v1/users/me/keys": "create_own_key",

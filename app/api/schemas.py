@@ -54,6 +54,9 @@ else:
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Note = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$")]
+Email = Annotated[
+    str, Field(max_length=254, pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$")
+]
 FileName = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]*$")]
 MOST_SKIPPED = 10_000
 Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -1259,6 +1262,12 @@ class UserPatch(Request):
     reason: Reason | None = None
 
 
+class MePatch(Request):
+    """Where you want mail about access requests to be sent; null: nowhere."""
+
+    email: Email | None
+
+
 class KeyIn(Request):
     """What a new key is for, and when it ends."""
 
@@ -1456,9 +1465,13 @@ class ActOut(Answer):
 
 
 class MeOut(UserItem):
-    """You, your keys with who made them, and what others did that concerns you, newest first."""
+    """You, your keys with who made them, and what others did that concerns you, newest first.
+
+    email: where you want to be told of access requests, which nobody else sees; null: nowhere.
+    """
 
     acts: list[ActOut]
+    email: str | None
 
 
 class RegisteredOut(Answer):

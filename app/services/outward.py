@@ -7,11 +7,16 @@ name looked up, connected, sent, and answered to the last byte; and an answer ha
 import asyncio
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from email.message import EmailMessage
 from functools import cache
+from typing import TypeVar
 
 import httpx
 
+from app.settings import Settings
+
+Answer = TypeVar("Answer")
 MOST_BYTES = 2**20  # of an answer
 MOST_AT_ONCE = 16  # that may linger, as those whose name is being looked up do
 GRACE_SECONDS = 0.5
@@ -39,13 +44,48 @@ def exchange(
 
     Redirects are not followed.
     """
+    return _in_time(seconds, lambda: _exchanged(method, url, seconds, content, headers))
+
+
+def send_mail(settings: Settings, to: str, subject: str, text: str, seconds: float) -> None:
+    """Hand a mail to the mail server of the settings. Raises OutsideError after `seconds` at most.
+
+    The server's certificate is checked, unless the settings say that nothing is encrypted.
+    """
+    import aiosmtplib  # where it is configured
+
+    mail = EmailMessage()
+    mail["From"], mail["To"], mail["Subject"] = settings.smtp_from, to, subject
+    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's absence answers it
+    mail.set_content(text)
+    security, name = settings.smtp_security, settings.smtp_user
+
+    async def sent() -> None:
+        async with asyncio.timeout(seconds):
+            await aiosmtplib.send(
+                mail,
+                hostname=settings.smtp_host,
+                port=settings.smtp_port,
+                use_tls=security == "tls",
+                start_tls=security == "starttls",
+                tls_context=None if security == "none" else _trusted(),
+                username=name or None,
+                password=settings.smtp_password.get_secret_value() if name else None,
+                timeout=seconds,
+            )
+
+    _in_time(seconds, sent)
+
+
+def _in_time(seconds: float, begin: Callable[[], Coroutine[None, None, Answer]]) -> Answer:
+    """What an exchange returns. Raises OutsideError after `seconds` at most."""
     if not _places.acquire(blocking=False):
         raise OutsideError("TooManyExchanges")
-    ended, answers, failures = threading.Event(), list[bytes](), list[str]()
+    ended, answers, failures = threading.Event(), list[Answer](), list[str]()
 
     def run() -> None:
         try:
-            answers.append(asyncio.run(_exchanged(method, url, seconds, content, headers)))
+            answers.append(asyncio.run(begin()))
         except Exception as error:
             failures.append(type(error).__name__)
         finally:

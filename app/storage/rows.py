@@ -94,6 +94,7 @@ class UserRow(Base):
     """Somebody who may call the service, unless disabled.
 
     subject: issuer and subject of the tokens that this user comes with; None: with keys only.
+    email: where the user wants to be told of access requests; None: nowhere.
     """
 
     __tablename__ = "users"
@@ -108,6 +109,7 @@ class UserRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     disabled_at: Mapped[datetime | None]
     subject: Mapped[str | None] = mapped_column(String(600))
+    email: Mapped[str | None] = mapped_column(String(254))
 
 
 class KeyRow(Base):
@@ -266,6 +268,24 @@ class AccessRequestRow(Base):
     decided_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id"))
     answer: Mapped[str | None] = mapped_column(Text)
     granted: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+
+
+class NoticeRow(Base):
+    """A message about an access request that is to be sent, until it is.
+
+    user_id: whom by mail; None: to the webhook. status: of the request, as the message tells it.
+    due_at: when to try, again where it was tried before.
+    """
+
+    __tablename__ = "notices"
+    __table_args__ = (Index(None, "due_at"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
+    request_id: Mapped[UUID] = mapped_column(ForeignKey("access_requests.id"))
+    status: Mapped[str] = mapped_column(String(10))
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id"))
+    attempts: Mapped[int] = mapped_column(default=0)
+    due_at: Mapped[datetime] = mapped_column(default=utc_now)
 
 
 class LedgerHeadRow(Base):

@@ -107,6 +107,17 @@ async def add_own_key(request: Request, signed: Signed) -> HTMLResponse:
     return page(request, "me.html", signed, 201, **values)
 
 
+@router.post("/me/email", response_model=None)
+async def give_email(request: Request, signed: Signed) -> Response:
+    """Say where the reader wants mail about access requests."""
+    email = (await fields_of(request)).get("email", "").strip() or None
+    try:
+        await signed.api.send("PATCH", "/v1/users/me", json={"email": email})
+    except RefusedError as refused:
+        return page(request, "me.html", signed, 422, problem=problem_of(refused))
+    return RedirectResponse("/me", status_code=303)
+
+
 @router.post("/keys/{id}/revoke")
 async def revoke(signed: Annotated[Session, Depends(signed_in)], id: Id) -> RedirectResponse:
     """Revoke a key: an own one, or as an admin any."""

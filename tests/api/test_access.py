@@ -40,6 +40,7 @@ ALLOWED = {
     ("POST", "/v1/users"): {"admin"},
     ("GET", "/v1/users"): {"admin"},
     ("GET", "/v1/users/me"): ALL,
+    ("PATCH", "/v1/users/me"): ALL,
     ("GET", "/v1/users/{id}"): {"admin"},
     ("PATCH", "/v1/users/{id}"): {"admin"},
     ("POST", "/v1/users/me/keys"): ALL,

@@ -15,6 +15,7 @@ from app.api.schemas import (
     KeyOut,
     Listing,
     MeOut,
+    MePatch,
     NewKey,
     NewUser,
     OneKey,
@@ -79,7 +80,18 @@ def users(
 @router.get("/users/me")
 def me(caller: Anyone, services: House) -> MeOut:
     """You, your keys with who made them, and what others did that concerns you."""
-    described = people.me(services, caller)
+    return _described(people.me(services, caller))
+
+
+@router.patch("/users/me", openapi_extra=describe(MePatch))
+def amend_me(
+    caller: Anyone, services: House, body: Annotated[MePatch, Depends(read(MePatch))]
+) -> MeOut:
+    """Say where you want mail about access requests, where the service sends any."""
+    return _described(people.give_email(services, caller, body.email))
+
+
+def _described(described: people.Person) -> MeOut:
     return MeOut(
         **_public(described.row),
         keys=[KeyOut.model_validate(key) for key in described.keys],
@@ -94,6 +106,7 @@ def me(caller: Anyone, services: House) -> MeOut:
             )
             for act in described.acts
         ],
+        email=described.row.email,
     )
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from app.services.accounts import notices
 from app.services.accounts.access import check_open, visible_dataset
 from app.services.accounts.caller import Caller
 from app.services.audit.trail import note
@@ -92,6 +93,7 @@ def create(
                 epsilon=wanted.epsilon,
                 reason=wanted.reason,
             )
+            notices.write(services.settings, session, row)
             return row
     except IntegrityError:
         if once is not None and (made := _made(services, caller, once)) is not None:
@@ -162,7 +164,7 @@ def close(
     with services.sessions.write() as session:
         row = _request(session, caller, request_id, lock=True)
         if _is_new(row, status):
-            _decide(session, caller, row, status, answer)
+            _decide(services, session, caller, row, status, answer)
         return row
 
 
@@ -190,7 +192,7 @@ def grant(
             "allotment": given.allotment,
             "epsilon": given.epsilon,
         }
-        _decide(session, caller, row, "granted", answer)
+        _decide(services, session, caller, row, "granted", answer)
         return row
 
 
@@ -229,7 +231,12 @@ def _changes(
 
 
 def _decide(
-    session: Session, caller: Caller, row: AccessRequestRow, status: str, answer: str | None
+    services: Services,
+    session: Session,
+    caller: Caller,
+    row: AccessRequestRow,
+    status: str,
+    answer: str | None,
 ) -> None:
     row.status, row.answer = status, answer
     row.decided_at, row.decided_by = utc_now(), caller.id
@@ -238,3 +245,4 @@ def _decide(
         name: said for name, said in (("answer", answer), ("granted", row.granted)) if said
     }
     note(session, caller, ACTS[status], row.id, user_id=row.user_id, **details)
+    notices.write(services.settings, session, row)

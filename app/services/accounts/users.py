@@ -92,6 +92,18 @@ def me(services: Services, caller: Caller) -> Person:
         )
 
 
+def give_email(services: Services, caller: Caller, email: str | None) -> Person:
+    """Say where the caller wants to be told of access requests; None: nowhere."""
+    with services.sessions.write() as session:
+        user = session.scalar(select(UserRow).where(UserRow.id == caller.id).with_for_update())
+        if user is not None and user.email != email:
+            user.email = email
+            note(
+                session, caller, "user.email", caller.id, user_id=caller.id, given=email is not None
+            )
+    return me(services, caller)
+
+
 def disable(
     services: Services, caller: Caller, user_id: UUID, disabled: bool, reason: str | None = None
 ) -> UserRow:
