@@ -58,10 +58,8 @@ def outside(manner: str) -> Iterator[str]:
     server = socket.create_server(("127.0.0.1", 0))
 
     def one(client: socket.socket) -> None:
-        try:
+        with client, suppress(OSError):
             MANNERS[manner](client)
-        except OSError:
-            return
 
     def serve() -> None:
         while True:
