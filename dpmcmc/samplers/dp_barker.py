@@ -73,21 +73,17 @@ class Room:
         """Bound of the variance that a batch adds."""
         return self.part * self.g * self.g
 
-    def sensitivity(self, batch: int) -> float:
-        """Return the sensitivity of the batch's statistic.
 
-        Proof: docs/proofs/dp_barker.md, section 3.
-        """
-        slope = 0.5 / math.sqrt(VARIANCE - self.fixed - self.most)
-        by_sum = 2.0 * self.g / math.sqrt(batch)
-        by_filling = MAX_FILLING_SDS * slope * 4.0 * self.most * (batch - 1.0) / (batch * batch)
-        return rounding(batch) * (by_sum + by_filling)
+def sensitivity(g: Any, part: float, fixed: Any, batch: int) -> Any:
+    """Return the sensitivity of the batch's statistic; of many divisions, as arrays, at once.
 
-    def covers(self, noise_sd: float, batch: int) -> bool:
-        """Whether the fixed noise is at least `noise_sd` times the sensitivity."""
-        if self.fixed + self.most > VARIANCE - MIN_FILLED_VARIANCE:
-            return False
-        return noise_sd * self.sensitivity(batch) <= math.sqrt(self.fixed)
+    Proof: docs/proofs/dp_barker.md, section 3.
+    """
+    most = part * g * g
+    slope = 0.5 / np.sqrt(VARIANCE - fixed - most)
+    by_sum = 2.0 * g / math.sqrt(batch)
+    by_filling = MAX_FILLING_SDS * slope * 4.0 * most * (batch - 1.0) / (batch * batch)
+    return rounding(batch) * (by_sum + by_filling)
 
 
 @lru_cache(maxsize=256)
@@ -95,18 +91,17 @@ def widest_room(noise_multiplier: float, batch: int, rows: int) -> Room:
     """Return the division with the largest g that the noise multiplier allows, rounded down."""
     noise = scale_of(noise_multiplier)
     noise_sd = noise.unit * noise.sd  # rounding included
-    part, best = part_of(batch, rows), Room(0.0, part_of(batch, rows), MIN_FIXED_VARIANCE)
-    for fixed in np.linspace(MIN_FIXED_VARIANCE, VARIANCE - 2.0 * MIN_FILLED_VARIANCE, 64).tolist():
-        if not Room(best.g, part, fixed).covers(noise_sd, batch):
-            continue  # nor is any larger g
-        low, high = best.g, MAX_G
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            covered = Room(middle, part, fixed).covers(noise_sd, batch)
-            low, high = (middle, high) if covered else (low, middle)
-        if low > best.g:
-            best = Room(low, part, fixed)
-    return best
+    part = part_of(batch, rows)
+    fixed = np.linspace(MIN_FIXED_VARIANCE, VARIANCE - 2.0 * MIN_FILLED_VARIANCE, 64)
+    low, high = np.zeros(len(fixed)), np.full(len(fixed), MAX_G)
+    for _ in range(60):
+        g = 0.5 * (low + high)
+        open_ = fixed + part * g * g <= VARIANCE - MIN_FILLED_VARIANCE
+        needed = noise_sd * sensitivity(np.where(open_, g, 0.0), part, fixed, batch)
+        covered = open_ & (needed <= np.sqrt(fixed))
+        low, high = np.where(covered, g, low), np.where(covered, high, g)
+    best = int(low.argmax())
+    return Room(float(low[best]), part, float(fixed[best]))
 
 
 def rule_of(noise_multiplier: float, batch: int, target: Minibatches) -> Rule:
@@ -237,9 +232,9 @@ class BarkerMixing(PenaltyMixing):
         count, batch = options.num_steps * options.num_chains, options.batch
         part = max(part_of(batch, rows), 1e-12)
         most = min(math.sqrt((VARIANCE - MIN_FILLED_VARIANCE - MIN_FIXED_VARIANCE) / part), MAX_G)
-        least = math.sqrt(MIN_FIXED_VARIANCE) / Room(
-            0.999 * most, part, MIN_FIXED_VARIANCE
-        ).sensitivity(batch)
+        least = math.sqrt(MIN_FIXED_VARIANCE) / float(
+            sensitivity(0.999 * most, part, MIN_FIXED_VARIANCE, batch)
+        )
         return max(least, calibrated(count, batch, rows, epsilon, delta, options.start))
 
     def expectation(

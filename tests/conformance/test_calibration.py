@@ -305,8 +305,8 @@ def test_no_row_of_a_batch_moves_barkers_statistic_further_than_its_sensitivity(
                 for count in (high, high + 1)
             ]
             worst = max(worst, abs(pair[0] - pair[1]))
-    assert worst <= room.sensitivity(batch)
-    assert worst > 0.25 * room.sensitivity(batch)
+    assert worst <= dp_barker.sensitivity(room.g, room.part, room.fixed, batch)
+    assert worst > 0.25 * dp_barker.sensitivity(room.g, room.part, room.fixed, batch)
 
 
 def test_barker_rejects_what_its_noise_does_not_cover():

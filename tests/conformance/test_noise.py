@@ -187,7 +187,9 @@ def test_barkers_decision_carries_the_noise_that_was_paid_for(monkeypatch):
 def test_barker_moves_no_further_than_its_noise_covers(multiplier, batch):
     for rows in (batch, batch + 1, 40 * batch):
         room = dp_barker.widest_room(multiplier, batch, rows)
-        assert multiplier * room.sensitivity(batch) <= math.sqrt(room.fixed)
+        assert multiplier * dp_barker.sensitivity(
+            room.g, room.part, room.fixed, batch
+        ) <= math.sqrt(room.fixed)
         assert room.fixed + room.most < dp_barker.VARIANCE
 
 
@@ -213,7 +215,7 @@ def test_no_row_moves_barkers_statistic_further_whatever_its_other_normal_is(nor
     """For who attacks may know that normal: what is far out is clamped."""
     batch, target = 20, Flat(1)
     rule, room = dp_barker.rule_of(5.0, batch, target), dp_barker.widest_room(5.0, batch, ROWS)
-    allowed, found = room.sensitivity(batch), []
+    allowed, found = dp_barker.sensitivity(room.g, room.part, room.fixed, batch), []
     for ups in range(batch):
         values = np.where(np.arange(batch) < ups, 0.5, -0.5) * rule.widest
         for last in (-0.5, -0.2, 0.0, 0.5):

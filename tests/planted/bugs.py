@@ -467,7 +467,7 @@ DECIDING = (
     Bug(
         "Barker's noise without the sum's rounding",
         "dpmcmc/samplers/dp_barker.py",
-        "Room.sensitivity",
+        "sensitivity",
         "rounding(batch) * (by_sum + by_filling)",
         "by_sum + by_filling",
         f"{NOISE}::test_barkers_noise_covers_its_sensitivity_with_all_its_roundings",
@@ -2267,9 +2267,9 @@ SEARCHED = (
     Bug(
         "Barker's mean moves half as far",
         "dpmcmc/samplers/dp_barker.py",
-        "Room.sensitivity",
-        "2.0 * self.g / math.sqrt(batch)",
-        "self.g / math.sqrt(batch)",
+        "sensitivity",
+        "2.0 * g / math.sqrt(batch)",
+        "g / math.sqrt(batch)",
         f"{REPLAYED}[dp_barker, cut, batch 6 of 6]",
     ),
     Bug(
