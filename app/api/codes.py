@@ -24,8 +24,8 @@ CODES = {
     "body_too_large": Code((413,), "The body passes the limit; `detail` names it."),
     "budget_exhausted": Code(
         (409,),
-        "The cost does not fit into what is left. `requested` and `remaining` tell both, `of`"
-        " whether the dataset's budget or your allotment is meant. Ask for less, or the admin.",
+        "The cost does not fit into what is left. `requested` and `remaining` tell both; `of`"
+        " says if it is the dataset's budget or your allotment. Ask for less, or the admin.",
     ),
     "dataset_archived": Code((409,), "The dataset takes no new jobs."),
     "dataset_closed": Code((409,), "The dataset's ledger takes no more entries."),

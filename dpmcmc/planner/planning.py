@@ -114,8 +114,8 @@ def _why(design: Design, column: int, others: list[int]) -> str:
     names = [repr(design.parameters[k]) for k in others]
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return (
-        f"{design.parameters[column]!r} follows from {listed} in every possible row, so that"
-        " nothing tells their coefficients apart; leave one of these terms out"
+        f"{design.parameters[column]!r} follows from {listed} in every row that there could be, so"
+        " nothing tells them apart; leave one of these terms out"
     )
 
 

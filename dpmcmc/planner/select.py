@@ -191,8 +191,8 @@ def _of_release(filled: Filled) -> str:
 
 def _of_chain(filled: Filled) -> str:
     return (
-        f"{_name(filled)} is expected to have an effective sample size of {filled.ess:.3g}, the"
-        " most of all chains, and approximates nothing"
+        f"{_name(filled)} should have an effective sample size of {filled.ess:.3g}, the most of all"
+        " chains, and approximates nothing"
     )
 
 

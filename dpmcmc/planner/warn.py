@@ -65,8 +65,8 @@ def warnings(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float) 
 def _renamed(design: Design) -> list[str]:
     """Say so where a coefficient cannot be called as its column is."""
     return [
-        f"the coefficient of {word} is called {name!r} in all results, as {word!r} is the name of"
-        " another parameter, or of a dimension of the draws"
+        f"the effect of {word} is called {name!r} in all results, as {word!r} is the name of"
+        " something else there"
         for word, name in design.renamed.items()
     ]
 
@@ -290,8 +290,8 @@ def _narrower(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
     return [
         f"one row can change a ratio by as much as the declared bounds allow, which takes much"
         f" noise: with options.ratio_slope {slope:g} expected_ess would be {other.ess:.3g} in place"
-        f" of {filled.ess:.3g}. The chain would target a model in which rows are cut that change"
-        " faster than that (a few in a hundred, if rows fill their bounds as the plan guesses)"
+        f" of {filled.ess:.3g}. The chain would then clip rows that change faster than that, a few"
+        " in a hundred if rows fill their bounds as the plan guesses"
     ]
 
 

@@ -28,8 +28,8 @@ OTHERS = {
     "uneven": 'estimand="model", which counts them in full, or narrower declared bounds of weights',
     "wide": "narrower priors",
     "unseen": (
-        "narrower declared bounds of the response, or a family or a transformed response with such"
-        ' tails, or estimand="robust", which is another question'
+        "narrower declared bounds of the response, a family with tails as long, or"
+        ' estimand="robust": another question'
     ),
     "mixing": "more draws (num_steps), which are free",
     "method": "another method",

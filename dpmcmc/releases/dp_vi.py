@@ -206,8 +206,8 @@ def judge(release: Variational, _: tuple[Floats, Floats] | None) -> Judged:
         return Judged(False, share, sentence, "noise", more)
     if release.longest > 1.0:
         sentence = (
-            "within the declared bounds rows may have gradients so long that they were clipped,"
-            " which moves coefficients and log_sigma where events are rare or residuals long"
+            "within the declared bounds gradients may be so long that they were clipped, which"
+            " moves the draws where events are rare or residuals long"
         )
         return Judged(False, share, sentence, "method")
     if release.mean_slope < LEAST_SLOPE:

@@ -411,9 +411,9 @@ def problems(
     more = f" and {len(named) - MOST_NAMED} more such groups" if len(named) > MOST_NAMED else ""
     return (
         f"too few events stand out of the noise ({'; '.join(named[:MOST_NAMED])}{more}), so that"
-        " these coefficients have no normal posterior: merge such a category with another one or"
-        " leave it out, give their coefficients narrower priors, or take a larger budget where it"
-        " is the noise that hides events",
+        " these coefficients have no normal posterior: join such a category to another one or"
+        " leave it out, give them narrower priors, or take a larger epsilon if noise hides the"
+        " events",
     )
 
 

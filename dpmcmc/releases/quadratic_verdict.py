@@ -409,8 +409,8 @@ def _wrong(release: Quadratic, fault: Fault) -> str:
             " is that of other weights"
         ),
         "wide": (
-            "predictors are so uncertain that the posterior is not normal, as where covariates tell"
-            " nearly all responses apart or rows are few"
+            "predictors are so vague that the posterior is not normal: rows are few, or covariates"
+            " tell most responses apart"
         ),
         "unseen": (
             "some responses lie far from what the model expects and had to be clipped, and those"

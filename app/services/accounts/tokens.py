@@ -105,7 +105,7 @@ class ProviderKeys:
         if fetch is not None:
             wait({fetch}, timeout=patience)
         if self._clock() - self._fetched >= 2 * KEPT_SECONDS:  # what is withdrawn does not last
-            raise Refusal(503, "unavailable", "The identity provider cannot be reached.")
+            raise Refusal(503, "unavailable", "The identity provider does not answer.")
         return self._keys.get(kid)
 
     def _fetch(self, now: float, begun: "Future[None]") -> None:

@@ -229,9 +229,10 @@ def _exhausted(refused: ledger.BudgetExhausted, job: PaidJob) -> Refusal:
     if refused.failure is not None:
         asked, left = refused.failure
         message = (
-            f"{whose} share of delta that is kept for medians and maxima (its failure share) does"
-            f" not allow this job, which fails with probability {asked:.4g}: {rounded_down(left)}"
-            " is left. Ask for a smaller delta, or for another statistic, which needs none of it."
+            f"{whose} remaining budget does not allow this job, which fails with probability"
+            f" {asked:.4g}. Of the failure share, the part of delta for medians and maxima,"
+            f" {rounded_down(left)} is left. Ask for a smaller delta, or for another statistic,"
+            " which needs none of it."
         )
     return Refusal(
         409,

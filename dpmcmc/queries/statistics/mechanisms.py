@@ -171,7 +171,10 @@ class RandomisedResponse:
     keep_probability: float
 
     def __post_init__(self) -> None:
-        _check(0.5 < self.keep_probability < 1.0, "keep_probability must be above 1/2, below 1")
+        _check(
+            0.5 < self.keep_probability < 1.0,
+            "keep_probability must be more than 1/2 and less than 1",
+        )
 
     @property
     def epsilon(self) -> float:

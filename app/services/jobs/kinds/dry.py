@@ -23,8 +23,8 @@ from dpmcmc.posterior.units import Scale
 from dpmcmc.privacy.events import Event
 
 DRY = (
-    "Dry run: its rows were made from declared bounds and categories alone, so nothing here says"
-    " anything of the data."
+    "Dry run: its rows were made from bounds and categories alone, so nothing here is about the"
+    " data."
 )
 
 
