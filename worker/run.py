@@ -40,7 +40,7 @@ from app.storage.keys import KeyFileError
 from app.storage.rows import ChainBlockRow, DatasetRow, JobRow, ReleaseRow
 from app.storage.types import utc_now
 from dpmcmc.base.private import Permit, Private, Released
-from dpmcmc.inputs.schema import Table
+from dpmcmc.inputs.streamed import AnyRows
 from worker.claims import has_place, taken
 from worker.heartbeat import Heartbeat, StoppedError
 
@@ -331,7 +331,7 @@ def _draw(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
 
 def _opened(
     services: Services, claim: Claim, heartbeat: Heartbeat
-) -> tuple[Private[Table], Permit]:
+) -> tuple[Private[AnyRows], Permit]:
     """The rows, still closed, and the permit. The sampler gives them up when it can."""
     if claim.permit is None:
         raise ledger.UnknownReservation("nothing was paid for")
@@ -340,22 +340,33 @@ def _opened(
 
 
 @tracing.span("open rows")
-def _rows(services: Services, claim: Claim, heartbeat: Heartbeat) -> Private[Table]:
+def _rows(services: Services, claim: Claim, heartbeat: Heartbeat) -> Private[AnyRows]:
     """The dataset, still closed, once what paid for it is anchored outside of the database.
 
-    A store that is away is waited for. Raises its error after PATIENCE_SECONDS, or StoppedError.
+    A store that is away is waited for, here and wherever rows are read later on. Raises its error
+    after PATIENCE_SECONDS, or StoppedError.
     """
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    away = partial(_waited, heartbeat)
+    began = time.monotonic()
     while True:
         try:
             keep(services, claim.ends)
-            return services.vault.files.load(claim.dataset, claim.holders)
-        except AWAY_OR_UNKEPT:
-            if heartbeat.cancelled or heartbeat.lost:
-                raise StoppedError from None
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(RETRY_SECONDS)
+            return services.vault.files.load(claim.dataset, claim.holders, away)
+        except AWAY_OR_UNKEPT as error:
+            away(error, began)
+
+
+def _waited(heartbeat: Heartbeat, error: Exception, since: float) -> None:
+    """Wait a moment for what has been away for some time. Raises its error, or StoppedError.
+
+    Where it stays away in the middle of a pass nothing of that pass was released: the next attempt
+    draws all of the job's event afresh, for the same payment (docs/proofs/filter.md, section 6).
+    """
+    if heartbeat.cancelled or heartbeat.lost:
+        raise StoppedError from None
+    if time.monotonic() > since + PATIENCE_SECONDS:
+        raise error
+    time.sleep(RETRY_SECONDS)
 
 
 def patiently(act: Callable[[], T]) -> T:

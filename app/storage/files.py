@@ -8,9 +8,13 @@ last is full, so a file's size follows from the schema and the number of rows al
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -19,12 +23,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from app.storage.columns import columns_digest, schema_of
-from app.storage.errors import DatasetFileError, FileRefusedError
+from app.storage.errors import DatasetFileError, FileRefusedError, StoreAwayError
 from app.storage.keys import KeyFileError, MasterKey
 from app.storage.rows import DatasetRow
 from app.storage.store import Sink, Source, Store
 from dpmcmc.base.private import Private
 from dpmcmc.inputs.schema import BinaryColumn, Column, NumberColumn, Schema, Table
+from dpmcmc.inputs.streamed import AnyRows, Streamed
 
 FORMAT = b"DPMCMC01"
 CHUNK_ROWS = 16384
@@ -32,7 +37,17 @@ TAG_BYTES = 16
 SUFFIX = ".rows"
 MARK = "installation-"
 
+LARGEST_HELD = 2**26  # bytes of a dataset that are read into memory at once
+
 Values = NDArray[np.float64] | NDArray[np.int32]
+# called with the error and when the store was first away, by the monotonic clock: returns for
+# another try, or raises
+Away = Callable[[StoreAwayError, float], None]
+
+
+def _at_once(error: StoreAwayError, _: float) -> None:
+    """Give up where a store is away."""
+    raise error
 
 
 def name_of(dataset_id: UUID) -> str:
@@ -148,40 +163,67 @@ class DatasetFiles:
             return False
         return True
 
-    def load(self, row: DatasetRow, holders: Sequence[DatasetRow] = ()) -> Private[Table]:
-        """Read a dataset: a contiguous array per column (n x d x 8 bytes at most, plus a chunk).
+    def load(
+        self, row: DatasetRow, holders: Sequence[DatasetRow] = (), away: Away = _at_once
+    ) -> Private[AnyRows]:
+        """Return a dataset's rows: a table of all columns, or, if large, what reads its files.
 
-        holders: of a pooled dataset, those whose files hold its rows, in their order.
+        Large ones are read anew at each pass, a chunk at a time: only their heads are looked at
+        here, and what is wrong with a chunk is raised where it is read. Whoever sums over rows
+        has read the last chunk of a pass before any noise is drawn.
+        holders: of a pooled dataset, those whose files hold its rows, in their order. away: what to
+        do while the store cannot be reached, see Away.
         Raises DatasetFileError (destroyed, missing or tampered with) and KeyFileError.
         """
         schema = schema_of(row)
         if tuple(holder.rows for holder in holders) != schema.holders:
             raise DatasetFileError("these are not the holders of the dataset's rows")
-        arrays = [np.empty(schema.rows, dtype_of(column)) for column in layout_of(schema)]
-        first = 0
-        for holder in holders or (row,):
-            self._fill(holder, [array[first : first + holder.rows] for array in arrays])
-            first += holder.rows
-        names = (column.name for column in schema.columns)
-        present = arrays.pop() == 1 if schema.unit_rows > 1 else None
-        table = Table(dict(zip(names, arrays, strict=True)), schema.rows, present)
-        return Private(table, subject=str(row.id))
+        files = [self._sealed(holder) for holder in holders or (row,)]
+        for file in files:
+            with self._open(file.row) as opened:
+                _check_head(opened, file.schema)
+        source = Streamed(schema, partial(self._tables, files, away))
+        if file_size(layout_of(schema), schema.rows) > LARGEST_HELD:
+            return Private(source, subject=str(row.id))
+        names = [column.name for column in schema.columns]
+        return Private(source.whole(names), subject=str(row.id))
 
-    def _fill(self, row: DatasetRow, arrays: Sequence[Values]) -> None:
-        """Read a dataset's file into an array per column."""
+    def _sealed(self, row: DatasetRow) -> "_SealedFile":
+        """Return a dataset's file with its key. Raises DatasetFileError and KeyFileError."""
         if row.wrapped_key is None:
             raise DatasetFileError("the dataset's rows are destroyed")
         schema = schema_of(row)
         seal = _Seal(self._master.unwrap(row.wrapped_key, row.id), row.id, layout_of(schema))
-        with self._open(row) as file:
-            _check_head(file, schema)
-            for number, plain in enumerate(_chunks(file, seal, schema)):
-                first, rows = number * CHUNK_ROWS, _rows_of(number, schema)
-                offset = 0
-                for array in arrays:
-                    values = np.frombuffer(plain, array.dtype, rows, offset)
-                    array[first : first + rows] = values
-                    offset += rows * array.itemsize
+        return _SealedFile(row, schema, seal)
+
+    def _tables(
+        self, files: Sequence["_SealedFile"], away: Away, names: Sequence[str]
+    ) -> Iterator[Table]:
+        """Yield the rows of files in order, in tables of these columns. One pass."""
+        for file in files:
+            for number, plain in enumerate(self._patiently(file, away)):
+                yield _table_of(plain, _rows_of(number, file.schema), file.schema, names)
+
+    def _patiently(self, file: "_SealedFile", away: Away) -> Iterator[bytes]:
+        """Yield the plain content of a file's chunks. Goes on where it was once a store is back."""
+        done, since = 0, 0.0
+        while True:
+            try:
+                for plain in self._from(file, done):
+                    done += 1
+                    since = 0.0
+                    yield plain
+                return
+            except StoreAwayError as error:
+                since = since or time.monotonic()
+                away(error, since)
+
+    def _from(self, file: "_SealedFile", first: int) -> Iterator[bytes]:
+        """Yield the plain content of a file's chunks from one of them on."""
+        with self._open(file.row, _start_of(first, file.schema) if first else 0) as opened:
+            if not first:
+                _check_head(opened, file.schema)
+            yield from _chunks(opened, file.seal, file.schema, first)
 
     @contextmanager
     def _open(self, row: DatasetRow, start: int = 0) -> Iterator[Source]:
@@ -201,15 +243,10 @@ class DatasetFiles:
         Raises as `load` does.
         """
         for holder in holders or (row,):
-            if holder.wrapped_key is None:
-                raise DatasetFileError("the dataset's rows are destroyed")
-            schema = schema_of(holder)
-            seal = _Seal(
-                self._master.unwrap(holder.wrapped_key, holder.id), holder.id, layout_of(schema)
-            )
-            self._examine(holder, schema, seal)
+            self._examine(self._sealed(holder))
 
-    def _examine(self, row: DatasetRow, schema: Schema, seal: _Seal) -> None:
+    def _examine(self, sealed: "_SealedFile") -> None:
+        row, schema, seal = sealed.row, sealed.schema, sealed.seal
         last = _num_chunks(schema) - 1
         with self._open(row) as file:
             _check_head(file, schema)
@@ -218,8 +255,7 @@ class DatasetFiles:
             for _ in chunks if every else islice(chunks, 1):
                 pass
         if not every:
-            start = len(FORMAT) + last * (CHUNK_ROWS * _row_bytes(layout_of(schema)) + TAG_BYTES)
-            with self._open(row, start) as file:
+            with self._open(row, _start_of(last, schema)) as file:
                 for _ in _chunks(file, seal, schema, last):
                     pass
 
@@ -257,6 +293,34 @@ class DatasetFiles:
     def check(self) -> None:
         """Look, within a few seconds, whether the store can be used."""
         self._store.check()
+
+
+@dataclass(frozen=True, slots=True)
+class _SealedFile:
+    """A dataset's file, and its cipher for as long as a job has it."""
+
+    row: DatasetRow
+    schema: Schema
+    seal: _Seal
+
+
+def _table_of(plain: bytes, rows: int, schema: Schema, names: Sequence[str]) -> Table:
+    """Return these columns of the rows of a chunk, without copying them."""
+    columns: dict[str, Any] = {}
+    present, offset = None, 0
+    for column in layout_of(schema):
+        dtype = dtype_of(column)
+        if column is PRESENT:
+            present = np.frombuffer(plain, dtype, rows, offset) == 1
+        elif column.name in names:
+            columns[column.name] = np.frombuffer(plain, dtype, rows, offset)
+        offset += rows * dtype.itemsize
+    return Table(columns, rows, present)
+
+
+def _start_of(number: int, schema: Schema) -> int:
+    """Return where a chunk begins in its file."""
+    return len(FORMAT) + number * (CHUNK_ROWS * _row_bytes(layout_of(schema)) + TAG_BYTES)
 
 
 def _num_chunks(schema: Schema) -> int:

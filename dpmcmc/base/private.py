@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Generic, NoReturn, TypeVar
 
 T = TypeVar("T")
-R = TypeVar("R")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Neighbouring(StrEnum):
@@ -59,16 +59,16 @@ class Permit:
         raise TypeError("a permit has no copies: each opens the rows once")
 
 
-class Private(Generic[T]):
+class Private(Generic[T_co]):
     """Sensitive rows, which only `open` returns, for a permit: no printing, copying, comparing."""
 
     __slots__ = ("__subject", "__value")
 
-    def __init__(self, value: T, *, subject: str) -> None:
+    def __init__(self, value: T_co, *, subject: str) -> None:
         self.__value = value
         self.__subject = subject
 
-    def open(self, permit: Permit) -> T:
+    def open(self, permit: Permit) -> T_co:
         """Return the rows, and mark the permit as used.
 
         Raises PermitError where the permit is for another subject, or was used before.

@@ -51,6 +51,7 @@ from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.promises import check_delta
 from dpmcmc.releases import RELEASES
+from dpmcmc.releases.base import columns_read
 from dpmcmc.releases.reuse import POINTER, Earlier, whitened_at
 from dpmcmc.samplers.algorithms import ALGORITHMS
 
@@ -216,7 +217,7 @@ def sample(
     spec, planned = _planned(known, given, sampler, privacy, spend, whitening)
     check_rows(known, planned)
     yes_or_no = planned.spec.model.formula if planned.spec.model.family == "logistic" else None
-    read = read_by(known, planned.spec.model)
+    read = columns_read(make_design(known, planned.spec.model.formula), planned.spec.model)
     table = checked_rows(known, data, planned.cost.delta, budget, read, yes_or_no)
     if not planned.usable and not accept_low_quality:
         raise LowQualityError(*shortfall(known, planned, spec))
@@ -393,12 +394,6 @@ def _ran(
     else:
         _, verdict = summary_and_verdict(design, planned.spec, planned.parameters, draws, release)
     return Result(planned, draws, verdict, design, release), running.drawn
-
-
-def read_by(schema: Schema, model: ModelSpec) -> tuple[str, ...]:
-    """Return the names of the columns that a model reads, which its formula and weights tell."""
-    weights = () if model.weights is None else (model.weights,)
-    return (*make_design(schema, model.formula).read, *weights)
 
 
 def owned(

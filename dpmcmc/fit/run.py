@@ -12,8 +12,9 @@ from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, PermitError, Private, Released
 from dpmcmc.families import MODELS
 from dpmcmc.formula.design import Design, make_design
-from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import JobSpec
+from dpmcmc.inputs.streamed import AnyRows
 from dpmcmc.planner import event, noise_event
 from dpmcmc.planner.resolve import unit_rows_of
 from dpmcmc.posterior.stored import StoredRelease
@@ -22,7 +23,7 @@ from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Event, of_units
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.releases import RELEASES
-from dpmcmc.releases.base import Stored
+from dpmcmc.releases.base import Stored, columns_read
 from dpmcmc.releases.reuse import POINTER, checked
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.samplers import SAMPLERS
@@ -43,7 +44,7 @@ class Run(Iterator[Released[NDArray[np.float64]]]):
         self,
         schema: Schema,
         spec: JobSpec,
-        table: Table,
+        source: AnyRows,
         random: RandomSource,
         white: Whitening | None,
     ) -> None:
@@ -54,7 +55,7 @@ class Run(Iterator[Released[NDArray[np.float64]]]):
         self._unit_rows = unit_rows_of(schema, spec)
         if release is not None and release.stops:
             random = self._meter = Metered(random, noise_event(schema, spec))
-        self._blocks = _blocks(schema, spec, table, random, self._kept.append, white)
+        self._blocks = _blocks(schema, spec, source, random, self._kept.append, white)
         self._process = os.getpid()
 
     @own_errors
@@ -84,7 +85,7 @@ class Run(Iterator[Released[NDArray[np.float64]]]):
 def run(
     schema: Schema,
     spec: JobSpec,
-    rows: Private[Table],
+    rows: Private[AnyRows],
     permit: Permit,
     *,
     random: RandomSource | None = None,
@@ -104,7 +105,7 @@ def run(
     spec
         A job with every option filled in: `plan(schema, spec).spec`.
     rows
-        The rows, which only the permit opens.
+        The rows, which only the permit opens. Those that lie elsewhere are read once for a pass.
     permit
         Proof that the event of this very job is paid for; it opens the rows once.
     random
@@ -142,22 +143,26 @@ def run(
         checked(whitening, len(make_design(schema, spec.model.formula).parameters))
     else:
         whitening = None  # the job pays for its own
-    table = rows.open(permit).within(schema)
-    return Run(schema, spec, table, random or SystemRandom(), whitening)
+    source = rows.open(permit).within(schema)
+    return Run(schema, spec, source, random or SystemRandom(), whitening)
 
 
 def _blocks(
     schema: Schema,
     spec: JobSpec,
-    table: Table,
+    source: AnyRows,
     random: RandomSource,
     keep: Callable[[Stored], None],
     white: Whitening | None,
 ) -> Iterator[Released[NDArray[np.float64]]]:
     design = make_design(schema, spec.model.formula)
     if spec.sampler.algorithm in RELEASES:
-        yield from _released(design, spec, table, random, keep, white)
+        released = _released(design, spec, source, random, keep, white)
+        del source  # the rows are given up once they are used
+        yield from released
         return
+    table = source.whole(columns_read(design, spec.model))
+    del source
     sampler, options = SAMPLERS[spec.sampler.algorithm], spec.sampler
     if options.num_steps is None or options.num_chains is None:
         raise SpecError("/sampler", "is not resolved")
@@ -183,7 +188,7 @@ def _blocks(
 def _released(
     design: Design,
     spec: JobSpec,
-    table: Table,
+    source: AnyRows,
     random: RandomSource,
     keep: Callable[[Stored], None],
     white: Whitening | None,
@@ -195,9 +200,12 @@ def _released(
     if steps is None or chains is None:
         raise SpecError("/sampler", "is not resolved")
     if release.opened is not None:
-        rows = release.opened(design, spec, table)
+        given = source if release.streams else source.whole(columns_read(design, spec.model))
+        rows = release.opened(design, spec, given)
+        del given
     else:
-        rows = model.target(design, spec, table, 1)
+        rows = model.target(design, spec, source.whole(columns_read(design, spec.model)), 1)
+    del source
     if white is not None:
         rows = replace(rows, white=white)
     z, form = spec.privacy.noise_multiplier or 0.0, model.form(design, spec)
@@ -206,6 +214,7 @@ def _released(
         posterior = _until_reliable(design.schema, own, rounds).own_posterior(random)
     else:
         posterior = release.publish(rows, form.max_row_norm, options, z, random)
+    del rows  # no key and no row of them is needed for what follows from released numbers
     if posterior.release is not None:
         keep(posterior.release)
     length = max(-(-steps // MAX_BLOCKS), ONE_BLOCK_NUMBERS // (chains * len(form.start)))

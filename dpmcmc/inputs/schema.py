@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -1132,12 +1132,32 @@ class Table:
             return self
         if rest or several < schema.unit_rows:
             raise ValueError("the rows are not those of the schema")
+        return self.first_of_units(several, schema.unit_rows)
+
+    def first_of_units(self, several: int, wanted: int) -> "Table":
+        """Return the first wanted rows of each unit, of whose rows there are several."""
 
         def first(values: NDArray[Any]) -> NDArray[Any]:
-            return values.reshape(-1, several)[:, : schema.unit_rows].reshape(-1)
+            return values.reshape(-1, several)[:, :wanted].reshape(-1)
 
         kept = {name: first(values) for name, values in self.columns.items()}
-        return Table(kept, schema.rows, None if self.present is None else first(self.present))
+        present = None if self.present is None else first(self.present)
+        return Table(kept, self.rows // several * wanted, present)
+
+    def between(self, start: int, end: int) -> "Table":
+        """Return the rows from one on to before another, without copying them."""
+        here = slice(start, end)
+        kept = {name: values[here] for name, values in self.columns.items()}
+        present = None if self.present is None else self.present[here]
+        return Table(kept, end - start, present)
+
+    def parts(self, _: Sequence[str]) -> Iterator["Table"]:
+        """Yield the rows: in one table, as they are in memory."""
+        yield self
+
+    def whole(self, _: Sequence[str]) -> "Table":
+        """Return the rows: they are in memory."""
+        return self
 
 
 COLUMN_KINDS: dict[str, type[Column]] = {

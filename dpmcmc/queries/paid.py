@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from dpmcmc.base.errors import SpecError, is_number
 from dpmcmc.base.plain import plain
 from dpmcmc.base.private import Neighbouring, Permit, PermitError, Private
-from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import PrivacySpec, UpTo
+from dpmcmc.inputs.streamed import AnyRows
 from dpmcmc.planner import Cost
 from dpmcmc.planner.resolve import ROUND_UP
 from dpmcmc.privacy import accountant
@@ -61,7 +62,7 @@ def _multiplier(privacy: PrivacySpec, unit_rows: int) -> float:
     return z if unit_rows == 1 else z * unit_rows * ROUND_UP
 
 
-def opened(paid: Paid, rows: Private[Table], permit: Permit, schema: Schema) -> Table:
+def opened(paid: Paid, rows: Private[AnyRows], permit: Permit, schema: Schema) -> AnyRows:
     """Return the schema's rows.
 
     Raises PermitError where the permit is for another event or dataset.

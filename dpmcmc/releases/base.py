@@ -12,7 +12,6 @@ import numpy as np
 from dpmcmc.families.assumptions import Assumptions
 from dpmcmc.families.target import Floats, Priors
 from dpmcmc.formula.design import Design
-from dpmcmc.inputs.schema import Table
 from dpmcmc.inputs.spec import JobSpec, ModelSpec
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
@@ -179,7 +178,8 @@ class Release(Generic[Options, Opened, Kept]):
     publish: (target or what was opened, max_row_norm of its form, options, noise multiplier,
     random) -> the posterior given what it released.
     model: the model in the coordinates that publish works in; it releases the same parameters.
-    opened: (design, job, table) -> what publish reads in place of a target, if not None.
+    opened: (design, job, table) -> what publish reads in place of a target, if not None. streams:
+    whether that takes rows that do not fit into memory, in the place of a table.
     poor: (settled options, facts, noise multiplier) -> whether nothing is promised of its draws.
     misfit: (settled options, facts, noise multiplier) -> how many times as wide the noise makes its
     draws where responses are as real ones often are, and do not follow the model; and how many
@@ -206,7 +206,8 @@ class Release(Generic[Options, Opened, Kept]):
     passes: Callable[[Options, int], int]
     publish: Callable[[Opened, float, Options, float, RandomSource], Posterior]
     model: Callable[[ModelSpec], ModelSpec]
-    opened: Callable[[Design, JobSpec, Table], Opened] | None = None
+    opened: Callable[[Design, JobSpec, Any], Opened] | None = None
+    streams: bool = False
     poor: Callable[[Options, Facts, float], bool] | None = None
     misfit: Callable[[Options, Facts, float], tuple[float, float]] | None = None
     read: Callable[[dict[str, Any]], Kept] | None = None
@@ -217,6 +218,11 @@ class Release(Generic[Options, Opened, Kept]):
     no_hope: Callable[[Kept, float, tuple[Floats, Floats] | None], str] | None = None
     by_units: bool = False
     few_rows: bool = False
+
+
+def columns_read(design: Design, model: ModelSpec) -> tuple[str, ...]:
+    """Return the names of the columns that a model reads, which its formula and weights tell."""
+    return (*design.read, *(() if model.weights is None else (model.weights,)))
 
 
 def prior_of(known: Priors, dimension: int) -> tuple[Floats, Floats]:

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpmcmc.families.scores.base import UNCUT, Evaluation, Family, Floats
 from dpmcmc.mechanisms.arrow_sums import ArrowBlock, ArrowCaps, ArrowSums, release
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import newton_path
+from dpmcmc.releases.design_rows import DesignRows
 from dpmcmc.releases.grouped_posterior import Arrow, Part
 
 BLOCK_ROWS = 8192
@@ -47,9 +47,8 @@ LEAST_WEIGHT, MOST_WEIGHT = 0.02, 50.0  # of a row's usual slope, times that at 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Groups of opened rows. cells: (n,) of 0 to count - 1. prior_sd: of their sd, half normal."""
+    """Groups of opened rows. count: of them. prior_sd: of their sd, half normal."""
 
-    cells: NDArray[np.int64]
     count: int
     prior_sd: float
 
@@ -67,19 +66,17 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class GroupedRows:
-    """Opened rows. x: (d, n), 1 in the first row. y: see Family. counted: (n,), or None.
+    """Opened rows. data: of them, with cells, and covariates that are 1 in the first row.
 
     fixed: whether the scale of residuals is known. prior: mean and precision of coefficients, (d,).
     """
 
     family: Family
-    x: Floats
-    y: Floats
+    data: DesignRows
     groups: Groups
     prior: tuple[Floats, Floats]
     fixed: bool
     tempering: float
-    counted: Floats | None
 
 
 def usual_steps(cells: int, rows: int, noise_multiplier: float) -> int:
@@ -171,16 +168,15 @@ def _cut_of(rows: float, z: float) -> float:
 
 def _blocks(rows: GroupedRows, place: Place, cut: float) -> Iterator[ArrowBlock]:
     """Yield the rows as a joint step sees them."""
-    n = rows.x.shape[1]
-    for at in range(0, n, BLOCK_ROWS):
-        here = slice(at, min(at + BLOCK_ROWS, n))
-        x, cells = rows.x[:, here], rows.groups.cells[here]
-        size = x.shape[1]
-        counted = np.ones(size) if rows.counted is None else rows.counted[here]
-        group, ones = np.maximum(cells, 0), np.ones(size)
+    for block in rows.data.blocks(BLOCK_ROWS):
+        x, cells, ones = block.x, block.cells, np.ones(block.rows)
+        if cells is None:
+            raise ValueError("these rows have no groups")
+        counted = ones if block.counted is None else block.counted
+        group = np.maximum(cells, 0)
         eta = place.coefficients @ x + place.effects[group]
         asked = Evaluation(eta[None], ones, place.spread[group], UNCUT, UNCUT, place.scale, cut)
-        terms = rows.family.terms(rows.y[here], asked)
+        terms = rows.family.terms(block.y, asked)
         yield ArrowBlock(
             covariates=place.root.T @ x,
             cells=cells,
@@ -204,12 +200,12 @@ def _joint_step(
     """Return what one joint step releases. Privacy: Gaussian(z)."""
     d, cells = len(place.coefficients), rows.groups.count
     parts = list(LAST_PARTS if last else FAR_PARTS)
-    if rows.counted is None:
+    if not rows.data.gaps:
         parts[4] = 0.0
     if not rows.family.has_scale or (rows.fixed and rows.family.quadratic):
         parts[2] = 0.0
     shares = [part / math.fsum(parts) * newton_path.ROUNDING_MARGIN for part in parts]
-    n = rows.x.shape[1]
+    n = rows.data.rows
     cut = _cut_of(n, z / math.sqrt(shares[2])) if shares[2] else MOST_CUT
     caps = ArrowCaps(
         score=clip * place.length,
@@ -219,7 +215,7 @@ def _joint_step(
         shares=(shares[0], shares[1], shares[2], shares[3], shares[4]),
     )
     sums = release(_blocks(rows, place, cut), (d, cells), n, caps, z, random)
-    if rows.counted is None:
+    if not rows.data.gaps:
         return replace(sums, rows=float(n))
     return replace(sums, rows=min(max(sums.rows, 4.0 * sums.rows_sd, 1.0), float(n)))
 

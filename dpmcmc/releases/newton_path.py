@@ -42,6 +42,7 @@ from dpmcmc.releases import categories, reach, scales, whitening
 from dpmcmc.releases import shares as response_shares
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE
 from dpmcmc.releases.clips import Clips, choose, layers
+from dpmcmc.releases.design_rows import DesignRows
 from dpmcmc.releases.quadratic_steps import (
     MIN_WEIGHT_CUT,
     Iterate,
@@ -284,11 +285,11 @@ RARE_CATEGORY_RATIO = 2.0  # times that, from which on a category is not rare
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Rows and public facts. x: (d, n). y: (n,). start, prior_mean, prior: (k d,) of coefficients.
+    """Rows and public facts. start, prior_mean, prior: (k d,) of coefficients.
 
     max_row_norm: largest norm of a row. scale: first value of that of the residuals.
     noise_multiplier: of all that is released. white: a whitening that has been paid for, or None.
-    counted: (n,), see Block; None where no row may be left out. unit_rows: most rows of a unit of
+    unit_rows: most rows of a unit of
     privacy, which lie together; mean_rows: what sums over a unit are divided by, about how many it
     has on average. intercept: whether the first covariate is 1 in all rows. indicators: (d,)
     columns that are declared to hold only 0 and 1; none where None. asked: whether the model's own
@@ -299,8 +300,7 @@ class Problem:
     """
 
     family: Family
-    x: Floats
-    y: Floats
+    data: DesignRows
     start: Floats
     prior_mean: Floats
     prior: Floats
@@ -312,7 +312,6 @@ class Problem:
     ends: tuple[float, float] | None = None
     box: tuple[Floats, Floats] | None = None
     white: Whitening | None = None
-    counted: Floats | None = None
     unit_rows: int = 1
     mean_rows: float = 1.0
     intercept: bool = False
@@ -332,12 +331,12 @@ class Problem:
     @property
     def width(self) -> int:
         """Number of covariates, with that of a log scale."""
-        return len(self.x) + self.family.log_scale
+        return self.data.width + self.family.log_scale
 
     @property
     def rows(self) -> int:
         """Number of units, of which each adds to a sum as one row does: see `joined`."""
-        return len(self.y) // self.unit_rows
+        return self.data.rows // self.unit_rows
 
 
 def rare_moments(problem: Problem, white: Whitening) -> Floats:
@@ -439,11 +438,10 @@ def _begun(
     if white is None:
         z_white = z / math.sqrt(ROUNDING_MARGIN * WHITENING_SHARE)
         white = whitening.whiten(
-            problem.x,
+            problem.data,
             problem.max_row_norm,
             z_white,
             random,
-            problem.counted,
             problem.unit_rows,
             problem.mean_rows,
         )
@@ -467,7 +465,7 @@ def _by_linear(
     problem: Problem, white: Whitening, parts: list[float], random: RandomSource
 ) -> Problem:
     """Return the problem with the start that far iterates of a linear regression lead to."""
-    first = slice(0, len(problem.x))
+    first = slice(0, problem.data.width)
     linear = replace(
         problem,
         family=linear_of(problem.family),
@@ -561,9 +559,10 @@ class _Path:
     def begin_by_logs(self, parts: list[float]) -> None:
         """Move to the fit of a linear regression of the log of the response."""
         problem, family, scale = self._problem, self._family, self._scale
-        self._family, logs = pilot(family, problem.y)
+        self._family, logs = pilot(family)
         held = self._holding(problem.prior)
-        self._problem, self._scale = replace(problem, y=logs, prior=held), 2.0
+        self._problem = replace(problem, data=problem.data.answering(logs), prior=held)
+        self._scale = 2.0
         self._stretch([[1.0]])
         for part in parts:
             self.far(part)
@@ -767,7 +766,7 @@ class _Path:
             for block in self._own(spread)
         )
         squares = self._family.has_scale and not (self._family.link == "identity" and problem.fixed)
-        gaps = problem.counted is not None
+        gaps = problem.data.gaps
         longest = math.inf
         if self._family.link == "identity":
             longest = RANGE * math.sqrt(heaviest_of(self._family)) / self._scale
@@ -819,7 +818,7 @@ class _Path:
         if problem.unit_rows > 1:
             return math.inf
         there = self._root, self._place, self._scale, self._family
-        largest = len(problem.x), problem.max_row_norm
+        largest = problem.data.width, problem.max_row_norm
         return reach.longest(*there, problem.ends, problem.box, largest)
 
     def _own(self, spread: Floats) -> Iterator[Block]:
@@ -829,10 +828,9 @@ class _Path:
         is as many independent rows; a unit of privacy is one, however its rows depend.
         """
         uncut = Caps(UNCUT, UNCUT, 1.0, 1.0, (1.0, 0.0, 0.0, 0.0))
-        for start, x, there in self._parts():
+        for x, y, there in self._parts():
             jacobians = self._jacobians(x)
             place = self._where(x, jacobians, uncut, UNCUT, spread)
-            y = self._problem.y[start : start + x.shape[1]]
             with np.errstate(all="ignore"):
                 terms = self._family.terms(y, place)
             roots = tuple(products(part, jacobians) for part in terms.root.swapaxes(0, 1))
@@ -850,7 +848,7 @@ class _Path:
         """Release the model's own sums at the current place: one Gaussian(z) event."""
         problem, p = self._problem, self._problem.size
         spread = self._covering()
-        gaps = problem.counted is not None
+        gaps = problem.data.gaps
         caps, blocks = clips.caps(), self._own(spread)
         if self._family.log_scale and not is_skewed(self._family):
             blocks = _scale_kept(blocks, caps.score)
@@ -894,7 +892,7 @@ class _Path:
         caps, clip, cut = self._cuts.caps(self._rows, z, pooled, square, rough, faithful=faithful)
         spread = self._spread(mean=mean)
         blocks = self._blocks(caps, cut, spread)
-        gaps = problem.counted is not None
+        gaps = problem.data.gaps
         sums = release(blocks, p, problem.rows, caps, z, self._random, gaps=gaps)
         self._rows = sums.rows
         tau, tau_sd = 1.0, 0.0
@@ -938,11 +936,11 @@ class _Path:
 
     def _blocks(self, caps: Caps, cut: float, root: Floats | None) -> Iterator[Block]:
         """Yield the statistics of the rows, block by block."""
-        for start, x, there in self._parts():
+        for x, y, there in self._parts():
             jacobians = self._jacobians(x)
             place = self._where(x, jacobians, caps, cut, root)
             with np.errstate(all="ignore"):
-                terms = self._family.terms(self._problem.y[start : start + x.shape[1]], place)
+                terms = self._family.terms(y, place)
             yield by_unit(
                 Block(
                     products(terms.psi, jacobians),
@@ -956,22 +954,20 @@ class _Path:
                 self._problem.mean_rows,
             )
 
-    def _parts(self) -> Iterator[tuple[int, Floats, Floats | None]]:
-        """Yield (first row, covariates (d, m), who counts (m,)) of blocks of rows.
+    def _parts(self) -> Iterator[tuple[Floats, Floats, Floats | None]]:
+        """Yield (covariates (d, m), responses, who counts (m,)) of blocks of rows.
 
         Behind the covariates is that of a log scale, if it has a predictor: 1 of rows that count.
         """
-        size, there = max(BLOCK_ROWS // self._problem.classes, LEAST_BLOCK), self._problem.counted
-        size = whole_units(size, self._problem.unit_rows)
-        for start in range(0, len(self._problem.y), size):
-            counted = None if there is None else there[start : start + size]
-            x = self._problem.x[:, start : start + size]
+        size = max(BLOCK_ROWS // self._problem.classes, LEAST_BLOCK)
+        for rows in self._problem.data.blocks(whole_units(size, self._problem.unit_rows)):
+            x = rows.x
             if self._family.log_scale:
-                used = np.ones(x.shape[1]) if counted is None else counted
+                used = np.ones(x.shape[1]) if rows.counted is None else rows.counted
                 if self._problem.unit_rows > 1:
                     used = used * x.any(axis=0)
                 x = np.vstack((x, used))
-            yield start, x, counted
+            yield x, rows.y, rows.counted
 
     def _jacobians(self, x: Floats) -> list[Floats]:
         return jacobians_of(x, self._root, log_scale=self._family.log_scale)

@@ -24,7 +24,7 @@ from dpmcmc.families.scores.given import (
     heaviest_of,
     logs_of,
     most_of,
-    packed,
+    packing,
     shift_of,
 )
 from dpmcmc.families.target import Floats
@@ -32,6 +32,7 @@ from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import Table
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec
+from dpmcmc.inputs.streamed import AnyRows
 from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
@@ -45,8 +46,9 @@ from dpmcmc.releases import (
     shares,
     whitening,
 )
-from dpmcmc.releases.base import Facts, Judgement, Release, prior_of
+from dpmcmc.releases.base import Facts, Judgement, Release, columns_read, prior_of
 from dpmcmc.releases.categories import has_intercept
+from dpmcmc.releases.design_rows import DesignRows, HeldRows, PassedRows, is_held
 from dpmcmc.releases.grouped_posterior import Arrow, GroupedMixture
 from dpmcmc.releases.quadratic import Mixture, Quadratic
 from dpmcmc.releases.quadratic_steps import Iterate, weighted
@@ -378,7 +380,7 @@ FAMILIES = {
 class Rows:
     """Opened rows and public facts of a regression.
 
-    x: (d, n). y: (n,). counted: see Problem. classes: number of predictors of a row. white:
+    data: covariates and responses. classes: number of predictors of a row. white:
     released coordinates of these columns, where the job is to use some again. indicators: (d,)
     columns that are declared to hold 0 and 1 alone; none where None. largest_slope: information
     that one row can have about its predictors, in units of the residual precision where there is
@@ -388,14 +390,12 @@ class Rows:
     """
 
     family: Family
-    x: Floats
-    y: Floats
+    data: DesignRows
     start: Floats
     prior_mean: Floats
     prior: Floats
     tempering: float
     fixed: bool
-    counted: Floats | None = None
     classes: int = 1
     white: Whitening | None = None
     indicators: NDArray[np.bool_] | None = None
@@ -416,14 +416,25 @@ def family_of(model: ModelSpec) -> Family:
     return family
 
 
-def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
+def opened(design: Design, spec: JobSpec, source: AnyRows) -> Rows:
     """Return what `publish` reads. Nothing is compiled for it."""
     family, form = family_of(spec.model), MODELS[spec.model.family].form(design, spec)
-    x, y = design.build(table)
-    counted = np.where(np.isnan(y), 0.0, 1.0) if design.gappy else None
     unit_rows = design.schema.unit_rows
     unit = MODELS[spec.model.family].unit(design, spec.model)
-    family, y = packed(family, design, spec.model, table, np.nan_to_num(y), unit)
+    family, responses = packing(family, design, spec.model, unit)
+
+    def build(table: Table) -> HeldRows:
+        x, y = design.build(table)
+        counted = np.where(np.isnan(y), 0.0, 1.0) if design.gappy else None
+        cells = None if design.grouping is None else design.grouping.codes(table)
+        return HeldRows(x, responses(table, np.nan_to_num(y)), counted, cells)
+
+    names, width = columns_read(design, spec.model), len(design.parameters)
+    data: DesignRows
+    if is_held(source.rows, width):
+        data = build(source.whole(names))
+    else:
+        data = PassedRows(source, names, build, width, bool(design.gappy))
     start = np.zeros(len(form.start))
     if INTERCEPT in design.parameters:
         ends = form.public.response
@@ -432,7 +443,7 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
         start[design.parameters.index(INTERCEPT)] = middle - design.middle_offset / unit
     tempering = spec.model.tempering or 1.0
     fixed, prior = spec.model.options.noise_scale is not None, prior_of(form, len(start))
-    arguments = family, x, y, start, *prior, tempering, fixed, counted, form.classes
+    arguments = family, data, start, *prior, tempering, fixed, form.classes
     largest = _largest_slope(family, form.classes, float(form.public.response[1]))
     stop = spec.spend != "all"
     return Rows(
@@ -444,17 +455,16 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Rows:
         intercept=design.parameters[0] == INTERCEPT,
         ends=(float(form.public.response[0]), float(form.public.response[1])),
         box=(np.array(design.lower), np.array(design.upper)),
-        groups=_groups(design, spec, table, unit),
+        groups=_groups(design, spec, unit),
     )
 
 
-def _groups(design: Design, spec: JobSpec, table: Table, unit: float) -> grouped.Groups | None:
-    """Return the groups of the rows; None of a model without. unit: of positions."""
+def _groups(design: Design, spec: JobSpec, unit: float) -> grouped.Groups | None:
+    """Return the groups of a model; None of one without. unit: of positions."""
     if design.grouping is None:
         return None
     sds = MODELS[spec.model.family].prior(design, spec.model)[1]
-    cells = design.grouping.codes(table)
-    return grouped.Groups(cells, design.grouping.count, float(sds[-1]) / unit)
+    return grouped.Groups(design.grouping.count, float(sds[-1]) / unit)
 
 
 def _largest_slope(family: Family, classes: int, most: float) -> float:
@@ -763,12 +773,11 @@ def _problem(
     white: Whitening | None,
 ) -> newton_path.Problem:
     """Return what a Newton path starts from."""
-    p = len(rows.x) * rows.classes + rows.family.log_scale
+    p = rows.data.width * rows.classes + rows.family.log_scale
     mean, precision = _on_the_way(rows, p)
     return newton_path.Problem(
         family=rows.family,
-        x=rows.x,
-        y=rows.y,
+        data=rows.data,
         start=rows.start[:p],
         prior_mean=mean,
         prior=precision,
@@ -777,7 +786,6 @@ def _problem(
         noise_multiplier=z,
         fixed=rows.fixed,
         white=white,
-        counted=rows.counted,
         indicators=rows.indicators,
         unit_rows=rows.unit_rows,
         mean_rows=0.5 * (rows.unit_rows + 1),
@@ -903,7 +911,7 @@ def _grouped(
     random: RandomSource,
 ) -> GroupedMixture:
     """Return the posterior of a model with groups: a path without them, then joint steps."""
-    steps, d = options.num_joint or 1, len(rows.x)
+    steps, d = options.num_joint or 1, rows.data.width
     first_multiplier = grouped.multipliers(noise_multiplier, steps)[0]
     alone = replace(rows, may_stop=False, groups=None)
     quadratic = released(alone, max_row_norm, options, first_multiplier, random)
@@ -914,7 +922,7 @@ def _grouped(
     curve = _lifted(quadratic.curvature, quadratic.curvature_sd)
     first = grouped.First(means.mean(axis=0), back.T @ curve @ back, scale, float(quadratic.rows))
     opened_rows = grouped.GroupedRows(
-        rows.family, rows.x, rows.y, groups, prior, rows.fixed, rows.tempering, rows.counted
+        rows.family, rows.data, groups, prior, rows.fixed, rows.tempering
     )
     slope = first_slope(rows.family) / scale**2
     arrow = grouped.released(opened_rows, first, slope, steps, noise_multiplier, random)
@@ -959,6 +967,7 @@ RELEASE = Release(
     publish=publish,
     model=unchanged,
     opened=opened,
+    streams=True,
     poor=poor,
     misfit=misfit,
     read=read,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Floats, release
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
+from dpmcmc.releases.design_rows import DesignRows, HeldRows
 
 ITERATIONS = 3
 CUT_RATIO = 1.5  # times the mean squared length, beyond which a row is cut
@@ -45,20 +46,19 @@ def event(noise_multiplier: float) -> Event:
 
 
 def whiten(
-    x: Floats,
+    data: DesignRows,
     max_row_norm: float,
     noise_multiplier: float,
     random: RandomSource,
-    counted: Floats | None = None,
     unit_rows: int = 1,
     mean_rows: float = 1.0,
 ) -> Whitening:
-    """Release the coordinates of rows x (d, n). Privacy: event(noise_multiplier), by units.
+    """Release the coordinates of rows. Privacy: event(noise_multiplier), by units.
 
-    max_row_norm: largest norm of a row, public. counted: see Block. unit_rows, mean_rows: see
-    `by_unit`. Never raises on rows.
+    max_row_norm: largest norm of a row, public. unit_rows, mean_rows: see `by_unit`. Never raises
+    on rows.
     """
-    d, n = len(x), x.shape[1] // unit_rows
+    d, n = data.width, data.rows // unit_rows
     size = whole_units(BLOCK_ROWS, unit_rows)
     z = noise_multiplier * math.sqrt(ITERATIONS)
     root, known, sd = np.eye(d), np.zeros((d, d)), 0.0
@@ -66,11 +66,8 @@ def whiten(
     held, firm = np.zeros((d, d)), np.zeros((d, d))
     for _ in range(ITERATIONS):
         caps = Caps(1.0, cap, 1.0, 1.0, (0.0, 1.0, 0.0, 0.0))
-        blocks = (
-            _block(x[:, k : k + size], _part(counted, k, size), root, unit_rows, mean_rows)
-            for k in range(0, x.shape[1], size)
-        )
-        sums = release(blocks, d, n, caps, z, random, gaps=counted is not None)
+        blocks = (_block(rows, root, unit_rows, mean_rows) for rows in data.blocks(size))
+        sums = release(blocks, d, n, caps, z, random, gaps=data.gaps)
         sd = sums.sds[1] / sums.rows
         seen, back = sums.curvature / sums.rows, np.linalg.inv(root)
         floor = saturated(root.T @ firm @ root, seen, math.sqrt(2.0 * d) * sd)
@@ -154,15 +151,10 @@ def beside(white: Whitening, scale: float) -> Whitening:
     return Whitening(root, known, white.sd, held)
 
 
-def _part(counted: Floats | None, start: int, size: int) -> Floats | None:
-    return None if counted is None else counted[start : start + size]
-
-
-def _block(
-    x: Floats, counted: Floats | None, root: Floats, unit_rows: int, mean_rows: float
-) -> Block:
-    seen = root.T @ x
-    return by_unit(Block(seen, (seen,), (), np.zeros(0), counted), x, unit_rows, mean_rows)
+def _block(rows: HeldRows, root: Floats, unit_rows: int, mean_rows: float) -> Block:
+    seen = root.T @ rows.x
+    block = Block(seen, (seen,), (), np.zeros(0), rows.counted)
+    return by_unit(block, rows.x, unit_rows, mean_rows)
 
 
 def whole_units(size: int, unit_rows: int) -> int:

@@ -18,6 +18,7 @@ from dpmcmc.mechanisms import sums
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.releases import clips, newton_path, reach, whitening
+from dpmcmc.releases.design_rows import HeldRows
 from dpmcmc.releases.noisy_quadratic import Rows, event, released
 from dpmcmc.releases.quadratic_verdict import verdict
 from dpmcmc.releases.reach import Reach
@@ -245,8 +246,8 @@ def test_the_reach_does_not_follow_the_rows():
     found = set()
     for y in (np.full(50, 4.0), np.full(50, 8.0), np.linspace(0.0, 8.0, 50)):
         problem = newton_path.Problem(
-            MODEL.rows(ModelOptions()), x, y, np.array([4.0, 0.0]), np.zeros(2), np.ones(2),
-            1.5, 2.0, 1.0, asked=True, ends=(0.0, 8.0),
+            MODEL.rows(ModelOptions()), HeldRows(x, y), np.array([4.0, 0.0]), np.zeros(2),
+            np.ones(2), 1.5, 2.0, 1.0, asked=True, ends=(0.0, 8.0),
         )  # fmt: skip
         path = newton_path._Path(problem, eye, Seeded(1))
         found.add((path._longest(), path._farthest(10.0, path._longest())))
@@ -333,7 +334,7 @@ def lumps(rows, part, runs, epsilon, bound):
         exact = np.linalg.lstsq(x.T, y, rcond=None)[0]
         mean, prior = np.array([4.0, 0.0, 0.0, 0.0]), np.array([8.0**-2] * 3 + [1.5**-2])
         told = Rows(
-            MODEL.rows(ModelOptions()), x, y, mean[:3], mean, prior, 1.0, fixed=False,
+            MODEL.rows(ModelOptions()), HeldRows(x, y), mean[:3], mean, prior, 1.0, fixed=False,
             largest_slope=1.0, ends=(0.0, 8.0),
         )  # fmt: skip
         options = NoisyQuadraticOptions(num_far=4, estimand="model")
@@ -392,7 +393,7 @@ def income_fits(kind, epsilon, runs, estimand):
         mean, prior = np.append(start, 0.0), np.array([8.0**-2] * 3 + [1.5**-2])
         family = MODEL.rows(ModelOptions())
         told = Rows(
-            family, x, y / unit, start, mean, prior, 1.0, fixed=False, largest_slope=1.0,
+            family, HeldRows(x, y / unit), start, mean, prior, 1.0, fixed=False, largest_slope=1.0,
             indicators=np.array([False, True, False]), ends=(0.0, 8.0),
         )  # fmt: skip
         options = NoisyQuadraticOptions(num_far=4, estimand=estimand)
@@ -442,7 +443,8 @@ def test_a_release_tells_which_question_it_answers():
     x, y = incomes("gamma", 2000, np.random.default_rng(1))
     start = np.array([4.0, 0.0, 0.0])
     mean, prior = np.append(start, 0.0), np.ones(4)
-    told = Rows(MODEL.rows(ModelOptions()), x, y / 12.5, start, mean, prior, 1.0, fixed=False)
+    data = HeldRows(x, y / 12.5)
+    told = Rows(MODEL.rows(ModelOptions()), data, start, mean, prior, 1.0, fixed=False)
     for estimand in ("model", "robust", None):
         options = NoisyQuadraticOptions(num_far=4, estimand=estimand)
         found = released(told, math.sqrt(3.0), options, 1.0, Seeded(1))

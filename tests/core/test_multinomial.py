@@ -19,6 +19,7 @@ from dpmcmc.mechanisms import joint_sums, sums
 from dpmcmc.planner import event, plan
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.releases import newton_path
+from dpmcmc.releases.design_rows import HeldRows
 from dpmcmc.releases.noisy_quadratic import Rows, opened, released
 from dpmcmc.releases.quadratic_verdict import verdict
 from dpmcmc.releases.whitening import Whitening
@@ -266,7 +267,7 @@ def looks_of(monkeypatch, x, y, classes, place, root, *, mean=True):
     white = Whitening(eye, none, 0.0, none)
     zeros = np.zeros(p)
     problem = newton_path.Problem(
-        *(MULTINOMIAL, x, y, place, zeros, np.full(p, 1e-2), 1.0, 1.0, 1.0), white=white
+        *(MULTINOMIAL, HeldRows(x, y), place, zeros, np.full(p, 1e-2), 1.0, 1.0, 1.0), white=white
     )
     path = newton_path._Path(problem, white, Seeded(1))
     path._root = root
@@ -376,7 +377,7 @@ def of_rows(x, y, classes, mu, seed):
     """Draws (4000, k d) and the release of rows that are there already."""
     p, random = classes * len(x), Seeded(seed)
     zeros, flat = np.zeros(p), np.full(p, 1e-4)
-    rows = Rows(MULTINOMIAL, x, y, zeros, zeros, flat, 1.0, False, classes=classes)
+    rows = Rows(MULTINOMIAL, HeldRows(x, y), zeros, zeros, flat, 1.0, False, classes=classes)
     found = released(rows, math.sqrt(len(x)), NoisyQuadraticOptions(), 1.0 / mu, random)
     return found.posterior(zeros, flat, random).draws(1, 4000, random)[0], found
 
@@ -597,5 +598,5 @@ def test_categories_are_read_as_declared():
     data = {"age": [30.0] * 4, "sex": ["f"] * 4, "job": words, "pay": [0] * 4}
     design = make_design(schema_of(4), FORMULA)
     rows = opened(design, spec, table_of(schema_of(4), data))
-    assert rows.y.tolist() == [2.0, 0.0, 1.0, 2.0]
+    assert rows.data.y.tolist() == [2.0, 0.0, 1.0, 2.0]
     assert rows.classes == 2

@@ -21,6 +21,7 @@ from dpmcmc.posterior.free.priors import CoefficientPrior
 from dpmcmc.privacy import accountant
 from dpmcmc.privacy.pld import leaves
 from dpmcmc.releases import RELEASES, newton_path, whitening
+from dpmcmc.releases.design_rows import HeldRows
 from dpmcmc.releases.noisy_quadratic import opened, released
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_verdict import lost, verdict
@@ -292,7 +293,7 @@ def test_whitened_rows_are_round():
     rng = np.random.default_rng(8)
     z = rng.normal(size=30_000)
     x = np.stack([np.ones(30_000), 0.1 * z, 0.1 * z + 0.01 * rng.normal(size=30_000)])
-    found = whitening.whiten(x, 2.0, 0.02, Seeded(9))
+    found = whitening.whiten(HeldRows(x, x[0]), 2.0, 0.02, Seeded(9))
     seen = found.root.T @ x
     values = np.linalg.eigvalsh(seen @ seen.T / 30_000)
     assert 0.7 < values[0] <= values[-1] < 1.5
@@ -302,7 +303,7 @@ def test_rare_categories_are_not_stretched_until_their_rows_are_cut():
     """One row in two hundred carries a column: whitened to 1 it would be 14 long, and be cut."""
     rng, rows = np.random.default_rng(12), 20_000
     x = np.stack([np.ones(rows), (rng.random(rows) < 0.005) * 1.0, rng.uniform(-1, 1, rows)])
-    found = whitening.whiten(x, math.sqrt(3.0), 0.02, Seeded(13))
+    found = whitening.whiten(HeldRows(x, x[0]), math.sqrt(3.0), 0.02, Seeded(13))
     lengths = np.linalg.norm(found.root.T @ x, axis=0)
     values = np.linalg.eigvalsh(found.root.T @ (x @ x.T / rows) @ found.root)
     assert lengths.max() ** 2 < 40.0

@@ -10,6 +10,7 @@ from dpmcmc.mechanisms import sums
 from dpmcmc.privacy.accountant import gdp_mu
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.releases import newton_path
+from dpmcmc.releases.design_rows import HeldRows
 from dpmcmc.releases.whitening import Whitening
 from tests.cases import FAMILIES, WEIGHTED
 
@@ -42,8 +43,7 @@ def looks(family, white, x, y, monkeypatch, stop=False):
     size = D + FAMILIES[family].log_scale
     problem = newton_path.Problem(
         family=FAMILIES[family],
-        x=x,
-        y=y,
+        data=HeldRows(x, y),
         start=np.zeros(size),
         prior_mean=np.zeros(size),
         prior=np.full(size, 1e-2),

@@ -67,7 +67,7 @@ def test_replacing_one_row_moves_a_table_by_the_root_of_two(names):
 
 def test_replacing_one_row_moves_the_sums_of_a_mean_by_the_root_of_two_at_most():
     asked = summaries.request_of(SCHEMA, Mean("age"))
-    far = apart([asked.of(table) for table in neighbours()])
+    far = apart([asked.of(asked.cells(table)) for table in neighbours()])
     assert 0.9997 * math.sqrt(2.0) < far <= math.sqrt(2.0)
 
 
@@ -76,7 +76,7 @@ def test_numbers_beyond_their_bounds_move_a_mean_no_further():
     asked, others = summaries.request_of(SCHEMA, Mean("pay")), [1.0, 2.0, 8.0]
     ends = (-1e300, -math.inf, -1.0, 0.0, 8.0, 9.0, 1e300, math.inf)
     tables = [Table(columns={"pay": np.array([*others, end])}, rows=ROWS) for end in ends]
-    far = apart([asked.of(table) for table in tables])
+    far = apart([asked.of(asked.cells(table)) for table in tables])
     assert 0.9997 * math.sqrt(2.0) < far <= math.sqrt(2.0)
 
 
@@ -91,7 +91,7 @@ def test_rounding_of_many_rows_moves_a_mean_by_no_more_than_is_charged(rows):
         moved = []
         for last in (0.0, 8.0):
             pay[-1] = last
-            found = one.of(Table(columns={"pay": pay}, rows=rows))
+            found = one.of(one.cells(Table(columns={"pay": pay}, rows=rows)))
             moved.append([Fraction(float(part)) for part in found])
         squares.append(sum((a - b) ** 2 for a, b in zip(*moved, strict=True)))
     assert max(squares) <= 2
@@ -101,7 +101,9 @@ def test_rounding_of_many_rows_moves_a_mean_by_no_more_than_is_charged(rows):
 def test_a_whole_release_moves_by_what_its_noise_is_made_for():
     many = [Mean("age"), Mean("pay"), Quantiles("pay", bins=4), Counts(("kind", "sex"))]
     plan = summaries.planned(SCHEMA, many, PRIVACY)
-    far = apart([np.concatenate([a.of(table) for a in plan.requests]) for table in neighbours()])
+    far = apart(
+        [np.concatenate([a.of(a.cells(table)) for a in plan.requests]) for table in neighbours()]
+    )
     z, size = plan.paid.noise_multiplier, sum(a.size for a in plan.requests)
     assert 0.9997 * math.sqrt(8.0) < far <= math.sqrt(8.0)
     assert z * far <= plan.noise_sd <= 1.001 * z * far

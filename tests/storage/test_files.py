@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,99 @@ def test_a_damaged_file_is_found(files, damage):
     replace(files, row, damaged)
     with pytest.raises(DatasetFileError):
         files.load(row)
+
+
+@pytest.fixture
+def large(files, monkeypatch):
+    """A dataset that is read anew at every pass, and its rows."""
+    row = stored(files)
+    monkeypatch.setattr("app.storage.files.LARGEST_HELD", 0)
+    return row, files.load(row).open(Permit(subject=str(row.id), event_digest=""))
+
+
+def test_a_large_dataset_is_read_at_every_pass_a_chunk_at_a_time(large):
+    rows = large[1]
+    for _ in range(2):
+        parts = list(rows.parts(["x"]))
+        assert [part.rows for part in parts] == [CHUNK_ROWS, CHUNK_ROWS, 5]
+        assert all((part.columns["x"] == 0.5).all() for part in parts)
+    assert next(rows.parts([])).columns == {}
+    assert (rows.whole(["x"]).columns["x"] == 0.5).all()
+
+
+@pytest.mark.parametrize("at", [50, 8 + CHUNK_ROWS * 8 + 30, -3])
+def test_damage_to_a_large_dataset_is_found_by_each_pass(files, large, at):
+    row, rows = large
+    content = bytearray(content_of(files, row))
+    content[at] ^= 1
+    for _ in rows.parts(["x"]):
+        pass
+    replace(files, row, bytes(content))
+    with pytest.raises(DatasetFileError):
+        for _ in rows.parts([]):  # no column of it is asked for
+            pass
+    replace(files, row, bytes(content) + b"x")
+    with pytest.raises(DatasetFileError, match="longer"):
+        files.load(row)
+    files.destroy(row.id)
+    with pytest.raises(DatasetFileError, match="missing"):
+        next(rows.parts(["x"]))
+
+
+def test_a_pass_goes_on_where_it_was_once_the_store_is_back(files, monkeypatch):
+    row = stored(files)
+    monkeypatch.setattr("app.storage.files.LARGEST_HELD", 0)
+    waits, starts = [], []
+    unbroken = files._store.read
+
+    @contextmanager
+    def read(name, start=0):
+        starts.append(start)
+        with unbroken(name, start) as file:
+            if len(starts) == 2:  # the first one was looked at by `load`
+                yield Broken(file, 2)
+            elif len(starts) == 3:
+                raise StoreAwayError("away")
+            else:
+                yield file
+
+    monkeypatch.setattr(files._store, "read", read)
+
+    def away(error, since):
+        waits.append(since)
+
+    rows = files.load(row, away=away).open(Permit(subject=str(row.id), event_digest=""))
+    parts = list(rows.parts(["x"]))
+    assert sum(part.rows for part in parts) == ROWS
+    assert starts == [0, 0, *[8 + CHUNK_ROWS * 8 + 16] * 2]
+    assert len(waits) == 2
+    assert waits[0] == waits[1] > 0.0  # one and the same time away
+
+
+class Broken:
+    """A file that breaks off after some reads."""
+
+    def __init__(self, file, reads):
+        self.file, self.left, self.size = file, reads, file.size
+
+    def read(self, size):
+        if not self.left:
+            raise StoreAwayError("broke off")
+        self.left -= 1
+        return self.file.read(size)
+
+
+def test_a_store_that_stays_away_ends_a_pass(files, monkeypatch):
+    row = stored(files)
+    monkeypatch.setattr("app.storage.files.LARGEST_HELD", 0)
+    rows = files.load(row).open(Permit(subject=str(row.id), event_digest=""))
+
+    def read(*_):
+        raise StoreAwayError("away")
+
+    monkeypatch.setattr(files._store, "read", read)
+    with pytest.raises(StoreAwayError):
+        next(rows.parts(["x"]))
 
 
 def test_fewer_rows_than_were_stored_cannot_be_claimed(files):

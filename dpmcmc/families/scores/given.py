@@ -7,6 +7,7 @@ that the sensitivity does not depend on the weights.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
@@ -161,44 +162,55 @@ def check(
         raise SpecError(POINTER, "weights cannot be a column of the formula as well")
 
 
-def packed(
-    family: Family, design: Design, model: ModelSpec, table: Table, y: Floats, unit: float
-) -> tuple[Family, Floats]:
-    """Return family and responses with what rows were given; as they are where that is nothing.
+def packing(
+    family: Family, design: Design, model: ModelSpec, unit: float
+) -> tuple[Family, Callable[[Table, Floats], Floats]]:
+    """Return the family of rows with what they were given, and what makes their responses.
 
-    y: (n,). Where the link is the identity responses and offsets are brought to this unit. Of a
-    time y the response is then its log, beside whether an event ended it; else that, and the log is
-    an offset: the hazard adds up over it.
+    As they are where rows were given nothing. The second takes a table of rows and their responses
+    (n,). Where the link is the identity responses and offsets are brought to this unit. Of a time y
+    the response is then its log, beside whether an event ended it; else that, and the log is an
+    offset: the hazard adds up over it.
     """
     unit = unit if family.link == "identity" else 1.0
     if not is_given(design, model) and design.beside is None:
-        return family, y / unit
+        return family, lambda _, y: y / unit
     check(design, model, family)
-    weight, low, high = np.ones(len(y)), 1.0, 1.0
+    low, high, weights = 1.0, 1.0, None
     if model.weights is not None:
-        column = next(c for c in design.schema.columns if c.name == model.weights)
-        if not isinstance(column, NumberColumn):
+        weights = next(c for c in design.schema.columns if c.name == model.weights)
+        if not isinstance(weights, NumberColumn):
             raise SpecError(POINTER, "is no number")
-        values = table.columns[column.name].astype(np.float64)
-        low, high = column.lower, column.upper
-        weight = np.fmin(np.fmax(values, low), high)
-    shift, offset = design.middle_offset / unit, design.offset(table) / unit
+        low, high = weights.lower, weights.upper
+    shift, time = design.middle_offset / unit, None
     moved, trials = bool(design.offsets), (1.0, 1.0)
-    parts = [y / unit, offset, weight]
     if design.kind == "event" and isinstance(design.answer, NumberColumn):
-        logs = np.log(np.fmax(y, design.answer.lower))
-        ended = (design.besides(table) >= 0.5).astype(np.float64)
-        if family.link == "identity":
-            parts = [logs / unit, offset, weight, ended]
-        else:
-            shift, moved = shift + log_middle(design.answer), True
-            parts = [ended, offset + logs, weight]
+        time = design.answer
+        if family.link != "identity":
+            shift, moved = shift + log_middle(time), True
     elif design.kind == "trials":
-        each = design.besides(table)
-        parts = [y, offset, weight, each]
         trials = design.usual_trials, design.most_trials
     given = Given(family, shift, 0.5 * (low + high), high, moved=moved, trials=trials)
-    return given, np.stack(parts, axis=1)
+
+    def responses(table: Table, y: Floats) -> Floats:
+        weight = np.ones(len(y))
+        if weights is not None:
+            values = table.columns[weights.name].astype(np.float64)
+            weight = np.fmin(np.fmax(values, low), high)
+        offset = design.offset(table) / unit
+        parts = [y / unit, offset, weight]
+        if time is not None:
+            logs = np.log(np.fmax(y, time.lower))
+            ended = (design.besides(table) >= 0.5).astype(np.float64)
+            if family.link == "identity":
+                parts = [logs / unit, offset, weight, ended]
+            else:
+                parts = [ended, offset + logs, weight]
+        elif design.kind == "trials":
+            parts = [y, offset, weight, design.besides(table)]
+        return np.stack(parts, axis=1)
+
+    return given, responses
 
 
 def log_middle(time: NumberColumn) -> float:
@@ -213,13 +225,15 @@ def linear_of(family: Family) -> Family:
     return Given(Linear(), family.shift, family.usual, family.heaviest, moved=family.moved)
 
 
-def pilot(family: Family, y: Floats) -> tuple[Family, Floats]:
-    """Return the linear regression of the log of a response."""
+def pilot(family: Family) -> tuple[Family, Callable[[Floats], Floats]]:
+    """Return the linear regression of the log of a response, and what makes it of responses."""
     if not isinstance(family, Given):
-        return Linear(), logs_of(family, y)
-    ones = np.ones(len(y))
-    logs = logs_of(family, y[:, 0])
-    return Given(Linear(), family.shift), np.stack((logs, y[:, 1], ones), axis=1)
+        return Linear(), lambda y: logs_of(family, y)
+
+    def logs(y: Floats) -> Floats:
+        return np.stack((logs_of(family, y[:, 0]), y[:, 1], np.ones(len(y))), axis=1)
+
+    return Given(Linear(), family.shift), logs
 
 
 def logs_of(family: Family, y: Floats) -> Floats:

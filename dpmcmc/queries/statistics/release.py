@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.private import Permit, Private
-from dpmcmc.inputs.schema import Table
+from dpmcmc.inputs.streamed import AnyRows
 from dpmcmc.mechanisms.sums import release_sums
 from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.discrete import scale_of
@@ -42,15 +42,16 @@ ORDER_CELLS = 2**44  # of the range of an order statistic
 
 
 def release(
-    plan: StatisticPlan, rows: Private[Table], permit: Permit, random: RandomSource
+    plan: StatisticPlan, rows: Private[AnyRows], permit: Permit, random: RandomSource
 ) -> ReleasedStatistic:
     """Return the noisy statistic.
 
     Privacy: plan.paid.event, paid for by the permit. Raises PermitError before the rows are opened;
     never on rows.
     """
-    table = opened(plan.paid, rows, permit, plan.schema)
-    values = table.columns[plan.request.column].astype(np.float64)
+    name = plan.request.column
+    table = opened(plan.paid, rows, permit, plan.schema).whole([name])
+    values = table.columns[name].astype(np.float64)
     if plan.request.form == "sequential":
         values = shuffled(values, random)
     return of_values(plan, values, random)

@@ -17,7 +17,8 @@ from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.fit.budget import Budget
 from dpmcmc.fit.local import check_call, owned
-from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.schema import Schema
+from dpmcmc.inputs.streamed import AnyRows
 from dpmcmc.planner import Cost
 from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.events import Parallel
@@ -122,16 +123,16 @@ def _is_known(plan: StagesPlan) -> bool:
 
 
 def release_of_stages(
-    plan: StagesPlan, rows: Private[Table], permit: Permit, random: RandomSource
+    plan: StagesPlan, rows: Private[AnyRows], permit: Permit, random: RandomSource
 ) -> Stages:
     """Return both releases.
 
     Privacy: plan.paid.event, two events in parallel on rows that chance assigns to a stage.
     Raises PermitError before the rows are opened; never on rows.
     """
-    both = plan.first.schema.rows + plan.second.schema.rows
-    table = opened(plan.paid, rows, permit, replace(plan.first.schema, rows=both))
-    values = table.columns[plan.first.request.column].astype(np.float64)
+    both = replace(plan.first.schema, rows=plan.first.schema.rows + plan.second.schema.rows)
+    name = plan.first.request.column
+    values = opened(plan.paid, rows, permit, both).whole([name]).columns[name].astype(np.float64)
     values, split = shuffled(values, random), plan.first.schema.rows
     first = of_values(plan.first, values[:split], random)
     power, _ = _chosen(plan, weights_of(first, plan.population, plan.thetas))

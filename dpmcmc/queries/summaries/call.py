@@ -14,8 +14,9 @@ from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, Private
 from dpmcmc.fit.budget import Budget
 from dpmcmc.fit.local import check_call, owned, usual_delta
-from dpmcmc.inputs.schema import DateColumn, NumberColumn, Schema, Table
+from dpmcmc.inputs.schema import DateColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import PrivacySpec
+from dpmcmc.inputs.streamed import AnyRows, pieces
 from dpmcmc.mechanisms.counts import check_cells, noise_sd, released
 from dpmcmc.planner import Cost
 from dpmcmc.posterior.verdicts import Verdict
@@ -70,15 +71,21 @@ def planned(schema: Schema, statistics: Sequence[Statistic], privacy: PrivacySpe
 
 
 def release(
-    plan: SummariesPlan, rows: Private[Table], permit: Permit, random: RandomSource
+    plan: SummariesPlan, rows: Private[AnyRows], permit: Permit, random: RandomSource
 ) -> Floats:
     """Return the noisy statistics, concatenated.
 
     Privacy: plan.paid.event, one Gaussian event for all, paid for by the permit. Proof:
     docs/proofs/tables.md. Raises PermitError before the rows are opened; never on rows.
     """
-    table = opened(plan.paid, rows, permit, plan.schema)
-    parts = np.concatenate([request.of(table) for request in plan.requests])
+    names = [axis.name for request in plan.requests for axis in request.axes]
+    totals = [np.zeros(request.size, np.int64) for request in plan.requests]
+    for piece in pieces(opened(plan.paid, rows, permit, plan.schema), names):
+        for total, request in zip(totals, plan.requests, strict=True):
+            total += request.cells(piece)
+    parts = np.concatenate(
+        [request.of(total) for total, request in zip(totals, plan.requests, strict=True)]
+    )
     return released(parts, len(plan.requests), plan.paid.noise_multiplier, random)
 
 

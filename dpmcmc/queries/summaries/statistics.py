@@ -101,11 +101,21 @@ class SummaryRequest:
             raise TypeError("not a number column")
         return column
 
-    def of(self, rows: Table) -> Floats:
-        """Return the statistic of the rows, of L2 sensitivity sqrt(2). Not released."""
+    def cells(self, rows: Table) -> NDArray[np.int64]:
+        """Return what some of the rows add, in whole numbers (size,). Not released."""
         if self.statistic.kind == "mean":
-            return moments(rows, self.column) * (TABLE_SENSITIVITY / MOMENT_SENSITIVITY)
-        return counted(rows, self.axes)
+            return moments(rows, self.column)
+        return counted(rows, self.axes).astype(np.int64)
+
+    def of(self, total: NDArray[np.int64]) -> Floats:
+        """Return the statistic of all rows, of L2 sensitivity sqrt(2). Not released.
+
+        total: what they add together.
+        """
+        if self.statistic.kind == "mean":
+            steps = np.array([GRID, GRID, 1.0])
+            return np.asarray(total / steps * (TABLE_SENSITIVITY / MOMENT_SENSITIVITY))
+        return total.astype(np.float64)
 
 
 def request_of(schema: Schema, statistic: Statistic) -> SummaryRequest:
@@ -136,10 +146,11 @@ def request_of(schema: Schema, statistic: Statistic) -> SummaryRequest:
     return SummaryRequest(statistic, found_axes, 3)
 
 
-def moments(rows: Table, column: NumberColumn) -> Floats:
+def moments(rows: Table, column: NumberColumn) -> NDArray[np.int64]:
     """Return sums over rows of (u, u^2, 1), u standardised to [-1, 1]; missing values add 0.
 
-    Exact in any order of rows: u and u^2 are rounded toward zero to multiples of 2^-30.
+    Exact in any order of rows: u and u^2 are rounded toward zero to multiples of 2^-30, and the
+    first two sums are whole numbers of these.
     """
     values = rows.columns[column.name].astype(np.float64)
     present = ~column.is_missing(values)
@@ -149,6 +160,5 @@ def moments(rows: Table, column: NumberColumn) -> Floats:
     middle = 0.5 * column.lower + 0.5 * column.upper
     u = np.where(present, np.clip((values - middle) / half, -1.0, 1.0), 0.0)
     u = np.trunc(u * GRID) / GRID
-    multiples = [np.trunc(part * GRID).astype(np.int64) for part in (u, u * u)]
-    first, second = (float(part.sum()) / GRID for part in multiples)
-    return np.array([first, second, float(present.sum())])
+    first, second = (int(np.trunc(part * GRID).astype(np.int64).sum()) for part in (u, u * u))
+    return np.array([first, second, int(present.sum())], np.int64)

@@ -22,10 +22,11 @@ from dpmcmc.fit.local import (
     paid_rows,
     usual_delta,
 )
-from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import PrivacySpec
+from dpmcmc.inputs.streamed import AnyRows, pieces
 from dpmcmc.mechanisms.axes import Axis, Bins, axes
-from dpmcmc.mechanisms.counts import check_cells, counted, noise_sd, released
+from dpmcmc.mechanisms.counts import cells, check_cells, counted, noise_sd, released
 from dpmcmc.planner import Cost
 from dpmcmc.posterior.verdicts import Verdict, joined
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
@@ -236,15 +237,19 @@ def _is_levels_by_column(value: object) -> bool:
 
 
 def release(
-    plan: SyntheticPlan, rows: Private[Table], permit: Permit, random: RandomSource
+    plan: SyntheticPlan, rows: Private[AnyRows], permit: Permit, random: RandomSource
 ) -> Floats:
     """Return the noisy counts of all marginals, concatenated, (entries,).
 
     Privacy: plan.paid.event, one Gaussian event for all of them, paid for by the permit. Proof:
     docs/proofs/tables.md. Raises PermitError before the rows are opened; never on rows.
     """
-    table = opened(plan.paid, rows, permit, plan.schema)
-    parts = [counted(table, [plan.axes[k] for k in marginal]) for marginal in plan.model.marginals]
+    names = [axis.name for axis in plan.axes]
+    tables = [[plan.axes[k] for k in marginal] for marginal in plan.model.marginals]
+    parts = [np.zeros(cells(table)) for table in tables]
+    for piece in pieces(opened(plan.paid, rows, permit, plan.schema), names):
+        for part, table in zip(parts, tables, strict=True):
+            part += counted(piece, table)
     return released(np.concatenate(parts), len(parts), plan.paid.noise_multiplier, random)
 
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.private import Permit, Private, Released
-from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import PrivacySpec
+from dpmcmc.inputs.streamed import AnyRows
 from dpmcmc.planner import BasePlan
 from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
@@ -111,7 +112,7 @@ def _shortfall(planned: Planned) -> tuple[str, float | None] | None:
 def run_task(
     schema: Schema,
     spec: TaskSpec,
-    rows: Private[Table],
+    rows: Private[AnyRows],
     permit: Permit,
     random: RandomSource | None = None,
 ) -> Iterator[Released[Floats]]:

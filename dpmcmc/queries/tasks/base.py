@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.private import Permit, Private
-from dpmcmc.inputs.schema import Table
+from dpmcmc.inputs.streamed import AnyRows
 from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.queries.paid import Paid
@@ -44,7 +44,7 @@ class Planned(Protocol):
         """Expected run time in seconds, above 0."""
 
     def release(
-        self, rows: Private[Table], permit: Permit, random: RandomSource
+        self, rows: Private[AnyRows], permit: Permit, random: RandomSource
     ) -> Iterator[Floats]:
         """Yield blocks (numbers,).
 

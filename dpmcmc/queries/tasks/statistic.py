@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.private import Permit, Private
-from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import PrivacySpec, UpTo
+from dpmcmc.inputs.streamed import AnyRows
 from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.queries.paid import A_NUMBER, Paid
@@ -65,7 +66,7 @@ class PlannedStatistic:
         return quick_seconds(self.plan.schema.rows)
 
     def release(
-        self, rows: Private[Table], permit: Permit, random: RandomSource
+        self, rows: Private[AnyRows], permit: Permit, random: RandomSource
     ) -> Iterator[Floats]:
         """Yield one block. Privacy: paid.event. Raises PermitError."""
         yield release(self.plan, rows, permit, random).values

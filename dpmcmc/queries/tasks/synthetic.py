@@ -8,8 +8,9 @@ import numpy as np
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.private import Permit, Private
-from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import PrivacySpec
+from dpmcmc.inputs.streamed import AnyRows
 from dpmcmc.mechanisms.axes import axes
 from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.noise import RandomSource
@@ -101,7 +102,7 @@ class PlannedTables:
         return 1.0 + chains + (2e-7 * self.rows + each) * self.task.tables
 
     def release(
-        self, rows: Private[Table], permit: Permit, random: RandomSource
+        self, rows: Private[AnyRows], permit: Permit, random: RandomSource
     ) -> Iterator[Floats]:
         """Yield noisy counts, then tables. Privacy: paid.event. Raises PermitError."""
         counts = synthesising.release(self.plan, rows, permit, random)

@@ -9,8 +9,9 @@ import numpy as np
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.private import Permit, Private
-from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import PrivacySpec
+from dpmcmc.inputs.streamed import AnyRows
 from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.queries.paid import Paid
@@ -82,7 +83,7 @@ class PlannedStages:
         return quick_seconds(self.rows) + GUESS_SECONDS * guesses
 
     def release(
-        self, rows: Private[Table], permit: Permit, random: RandomSource
+        self, rows: Private[AnyRows], permit: Permit, random: RandomSource
     ) -> Iterator[Floats]:
         """Yield one block. Privacy: paid.event. Raises PermitError."""
         stages = release_of_stages(self.plan, rows, permit, random)

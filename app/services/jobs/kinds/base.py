@@ -17,7 +17,8 @@ from sqlalchemy.orm import Session
 from app.services.accounts.caller import Caller
 from app.services.errors import Fault
 from dpmcmc.base.private import Permit, Private, Released
-from dpmcmc.inputs.schema import Schema, Table
+from dpmcmc.inputs.schema import Schema
+from dpmcmc.inputs.streamed import AnyRows
 from dpmcmc.planner import BasePlan, Cost
 from dpmcmc.posterior.units import Scale
 from dpmcmc.privacy.events import Event
@@ -25,7 +26,7 @@ from dpmcmc.privacy.events import Event
 Json = dict[str, Any]
 Floats = NDArray[np.float64]
 Blocks = Iterator[Released[Floats]]
-Opened = Callable[[], tuple[Private[Table], Permit]]
+Opened = Callable[[], tuple[Private[AnyRows], Permit]]
 BASE_BYTES = 2**29  # Python, the libraries and the compiled kernels
 ROW_NUMBERS = 24  # of a row: its response, and what a column needs while it is made
 

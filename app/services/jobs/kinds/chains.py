@@ -42,12 +42,15 @@ from dpmcmc.planner.resolve import of_full_data
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.posterior.units import Scale, in_units
 from dpmcmc.privacy.events import Event, Gaussian, Repeat, WithoutReplacement
+from dpmcmc.releases import RELEASES
+from dpmcmc.releases.design_rows import is_held
 from dpmcmc.releases.reuse import Earlier, whitened_at
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.samplers.algorithms import OPTIONS
 
 _SPEC, _SAMPLER = TypeAdapter(JobSpec), TypeAdapter(OPTIONS)
 DRAW_COPIES = 3
+STREAMED_ROWS = 2**16  # chunks of a file, and blocks of a design with what is made of them
 LEAST_COST = 1e9  # noise multiplier of a step that costs next to nothing
 MOST = 100  # jobs that are looked through for a whitening, newest first
 _NEWEST = (
@@ -167,11 +170,19 @@ class ChainJob(PaidJob):
 
         Eight bytes for every value, in the dataset's columns and twice in the model's (in blocks,
         and as made or, later, in the coordinates of a released covariance); ROW_NUMBERS and two
-        numbers a chain for every row; the draws, and what a summary needs; and BASE_BYTES.
+        numbers a chain for every row; the draws, and what a summary needs; and BASE_BYTES. Of rows
+        that are read anew at every pass, for STREAMED_ROWS alone.
         """
         widths = len(schema.columns) + 2 * len(plan.parameters) + 2 * plan.num_chains
-        numbers = schema.rows * (widths + ROW_NUMBERS) + DRAW_COPIES * self.numbers(plan)
+        held = STREAMED_ROWS if self._streams(schema, plan) else schema.rows
+        numbers = held * (widths + ROW_NUMBERS) + DRAW_COPIES * self.numbers(plan)
         return BASE_BYTES + 8 * numbers
+
+    def _streams(self, schema: Schema, plan: planner.Plan) -> bool:
+        """Return whether a run reads rows anew at every pass: they are many, and it can."""
+        release = RELEASES.get(plan.spec.sampler.algorithm)
+        width = len(make_design(schema, plan.spec.model.formula).parameters)
+        return release is not None and release.streams and not is_held(schema.rows, width)
 
     def columns(self, plan: planner.Plan) -> Sequence[str]:
         """Return the covariates."""

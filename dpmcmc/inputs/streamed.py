@@ -1,0 +1,111 @@
+"""Rows that are read anew at every pass, a piece at a time, so that memory need not hold them."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from dpmcmc.base.private import PermitError
+from dpmcmc.inputs.schema import Schema, Table
+
+Names = Sequence[str]
+
+
+class Streamed:
+    """Rows of a schema that lie elsewhere; always inside Private, as a Table is.
+
+    rows: how many. Serves the process that made it, as the permit does that opened it.
+    """
+
+    def __init__(self, schema: Schema, read: Callable[[Names], Iterator[Table]]) -> None:
+        """Take what reads them. read: (names) -> tables of these columns alone, in order.
+
+        It is called once for a pass, and may raise while its tables are taken.
+        """
+        self.rows = schema.rows
+        self._read, self._process = read, os.getpid()
+
+    def parts(self, names: Names) -> Iterator[Table]:
+        """Yield the rows in order, in tables of these columns. One pass.
+
+        Raises PermitError in another process, what reading raises, and ValueError where the number
+        of rows is not that of the schema.
+        """
+        if os.getpid() != self._process:  # a fork would read on for the same payment
+            raise PermitError("these rows were opened in another process, which may read them")
+        rows = 0
+        for part in self._read(names):
+            rows += part.rows
+            yield part
+        if rows != self.rows:
+            raise ValueError("the rows have changed since they were counted")
+
+    def whole(self, names: Names) -> Table:
+        """Return all rows in one table of these columns. Raises as `parts` does."""
+        columns: dict[str, np.ndarray] = {}
+        present, at = None, 0
+        for part in self.parts(names):
+            here = slice(at, at + part.rows)
+            for name, values in part.columns.items():
+                columns.setdefault(name, np.empty(self.rows, values.dtype))[here] = values
+            if part.present is not None:
+                present = np.empty(self.rows, np.bool_) if present is None else present
+                present[here] = part.present
+            at += part.rows
+        return Table(columns, self.rows, present)
+
+    def within(self, schema: Schema) -> "Streamed":
+        """Return the rows that a schema with as many or fewer rows of each unit has.
+
+        Raises ValueError where that is none of these rows, depending on numbers of rows alone.
+        """
+        if self.rows == schema.rows:
+            return self
+        several = self.rows // max(schema.units, 1)
+        Table({}, self.rows).within(schema)  # which refuses it, or not
+
+        def read(names: Names) -> Iterator[Table]:
+            for part in in_blocks(self.parts(names), PIECE_UNITS * several):
+                yield part.first_of_units(several, schema.unit_rows)
+
+        return Streamed(schema, read)
+
+
+PIECE_UNITS = 4096  # units at a time, of which some rows are taken
+PIECE_ROWS = 2**18  # rows at a time that are counted
+AnyRows = Table | Streamed
+
+
+def pieces(rows: AnyRows, names: Names) -> Iterator[Table]:
+    """Yield rows in few tables: all at once where they are in memory. One pass."""
+    parts = rows.parts(names)
+    return parts if isinstance(rows, Table) else in_blocks(parts, PIECE_ROWS)
+
+
+def in_blocks(parts: Iterator[Table], size: int) -> Iterator[Table]:
+    """Yield the same rows in tables of this many, the last one of what is left."""
+    left, held = list[Table](), 0
+    for part in parts:
+        at = 0
+        while held + part.rows - at >= size:
+            end = at + size - held
+            yield _joined([*left, part.between(at, end)])
+            left, held, at = [], 0, end
+        if at < part.rows:
+            left.append(part.between(at, part.rows))
+            held += part.rows - at
+    if held:
+        yield _joined(left)
+
+
+def _joined(tables: Sequence[Table]) -> Table:
+    """Return one table of several."""
+    if len(tables) == 1:
+        return tables[0]
+    columns = {
+        name: np.concatenate([table.columns[name] for table in tables])
+        for name in tables[0].columns
+    }
+    used = [table.present for table in tables if table.present is not None]
+    present = np.concatenate(used) if used else None
+    return Table(columns, sum(table.rows for table in tables), present)

@@ -1,0 +1,137 @@
+"""A release that reads its rows anew at every pass, and a store that fails it on the way."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from app.storage import files
+from app.storage.errors import StoreAwayError
+from app.storage.files import DatasetFiles, name_of
+from app.storage.local_store import LocalStore
+from app.storage.store import Source
+from dpmcmc.privacy import discrete
+from dpmcmc.releases import design_rows
+from tests.api.support import Caller, House, job_of
+from tests.worker.test_run import Clock, kinds, recover, row, shown
+from worker import run as running
+from worker.lost_jobs import Recovery
+
+PAID = ["open", "reserve", "post"]
+READS = 2  # the examination and the head, which come before the first pass
+
+
+@pytest.fixture
+def analyst(house: House) -> Caller:
+    return house.user("analyst")
+
+
+@pytest.fixture(autouse=True)
+def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any dataset counts as large."""
+    monkeypatch.setattr(files, "LARGEST_HELD", 0)
+    monkeypatch.setattr(design_rows, "HELD_NUMBERS", 0)
+    monkeypatch.setattr(running, "RETRY_SECONDS", 0.01)
+
+
+def submitted(analyst: Caller, dataset: str) -> str:
+    body = job_of(dataset) | {"sampler": {"algorithm": "noisy_quadratic"}, "spend": "all"}
+    answer = analyst.post("/v1/jobs", json=body)
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["id"])
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, fails: set[int], error: Exception) -> list[int]:
+    """Let reads of the store fail by their number. Returns what noise was drawn before each."""
+    unbroken, real, seen, drawn = LocalStore.read, discrete.gaussian_noise, list[int](), [0]
+
+    def noise(*arguments: Any) -> Any:
+        drawn[0] += 1
+        return real(*arguments)
+
+    @contextmanager
+    def read(store: LocalStore, name: str, start: int = 0) -> Iterator[Source]:
+        if name.endswith(files.SUFFIX):
+            seen.append(drawn[0])
+            if len(seen) in fails:
+                raise error
+        with unbroken(store, name, start) as file:
+            yield file
+
+    monkeypatch.setattr("dpmcmc.mechanisms.sums.gaussian_noise", noise)
+    monkeypatch.setattr(LocalStore, "read", read)
+    return seen
+
+
+def test_each_pass_reads_the_rows_and_then_draws_its_noise(
+    house: House, analyst: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = failing(monkeypatch, set(), StoreAwayError("away"))
+    dataset = house.dataset()
+    seen.clear()
+    job = submitted(analyst, dataset)
+    house.run(job)
+    assert shown(analyst, job)["status"] == "succeeded"
+    passes = seen[READS:]
+    assert len(passes) > 8
+    assert passes == list(range(passes[0], passes[0] + len(passes)))
+
+
+def test_a_store_that_is_away_in_mid_pass_is_waited_for(
+    house: House, analyst: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = house.dataset()
+    job = submitted(analyst, dataset)
+    seen = failing(monkeypatch, {READS + 3, READS + 4}, StoreAwayError("away"))
+    house.run(job)
+    assert shown(analyst, job)["status"] == "succeeded"
+    assert row(house, job).attempt == 1
+    assert kinds(house, dataset) == PAID
+    passes = seen[READS:]
+    assert passes[2] == passes[3] == passes[4]  # no noise was drawn meanwhile
+
+
+def test_a_store_that_stays_away_leaves_the_job_to_an_attempt_with_fresh_noise(
+    house: House, analyst: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "PATIENCE_SECONDS", 0.0)
+    dataset = house.dataset()
+    job = submitted(analyst, dataset)
+    with monkeypatch.context() as during:
+        failing(during, set(range(READS + 4, 10**6)), StoreAwayError("away"))
+        house.run(job)
+    assert shown(analyst, job)["status"] == "running"
+    assert kinds(house, dataset) == PAID
+    clock = Clock()
+    recover(house, clock, Recovery(house.services, clock=clock))
+    seen = failing(monkeypatch, set(), StoreAwayError("away"))
+    house.run(job)
+    assert shown(analyst, job)["status"] == "succeeded"
+    assert row(house, job).attempt == 2
+    assert kinds(house, dataset) == PAID  # one debit, and nothing of it is given back
+    assert seen[READS] == 0  # from its first event on
+
+
+def test_a_file_that_is_damaged_between_two_passes_ends_the_job_and_the_debit_stays(
+    house: House, analyst: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = house.dataset()
+    job = submitted(analyst, dataset)
+    folder, real, passes = house.settings.datasets_dir, DatasetFiles._tables, [0]
+
+    def tables(*arguments: Any) -> Any:
+        passes[0] += 1
+        if passes[0] == 3:
+            path = folder / name_of(row(house, job).dataset_id)
+            content = bytearray(path.read_bytes())
+            content[50] ^= 1
+            path.write_bytes(content)
+        return real(*arguments)
+
+    monkeypatch.setattr(DatasetFiles, "_tables", tables)
+    house.run(job)
+    ended = shown(analyst, job)
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "dataset_unavailable")
+    assert kinds(house, dataset) == PAID
+    assert passes[0] == 3
