@@ -179,4 +179,6 @@ def test_one_version_is_told_everywhere() -> None:
     assert {i for i in images if i.startswith("dpmcmc:")} == {f"dpmcmc:{version}"}
     cluster = yaml.safe_load((ROOT / "deploy/kubernetes/kustomization.yaml").read_text())
     assert {str(one["newTag"]) for one in cluster["images"]} == {version}
+    chart = yaml.safe_load((ROOT / "deploy/helm/Chart.yaml").read_text())
+    assert {chart["version"], chart["appVersion"]} == {version}
     assert "version" in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"]
