@@ -21,7 +21,7 @@ from app import logs
 from app.ledger.anchors import AnchorError, AnchorFile, Signer
 from app.ledger.codec import canonical
 from app.services.audit.trail import note
-from app.services.presence import STALE_SECONDS, running
+from app.services.presence import RunningError, refuse_while_running
 from app.services.upkeep import migrate
 from app.services.vault import KEPT, check_seals, fingerprints_of
 from app.settings import Settings, settings
@@ -30,10 +30,6 @@ from app.storage.keys import KEY_BYTES, KeyFileError, MasterKey, master_key
 from app.storage.locks import UPLOADS, take
 from app.storage.rows import DatasetRow, FingerprintRow
 from app.storage.session import SessionFactory
-
-
-class RunningError(RuntimeError):
-    """A process of the installation still runs."""
 
 
 def next_key(path: Path, old: MasterKey) -> MasterKey:
@@ -79,18 +75,6 @@ def rotate(using: Settings, to: Path | None = None) -> Path:
         os.replace(next_path, path)
         sync_folder(path.parent)
     return to or path
-
-
-def refuse_while_running(sessions: SessionFactory) -> None:
-    """Raise RunningError where a process of the installation lives: it has the old key in use."""
-    with sessions.read() as session:
-        programs = sorted((row.kind, row.host) for row in running(session))
-    if programs:
-        named = ", ".join(f"{kind} on {host}" for kind, host in programs)
-        raise RunningError(
-            f"processes of this installation still run ({named}): stop them all, and call again."
-            f" One that was killed on another machine counts for {STALE_SECONDS:.0f} seconds"
-        )
 
 
 def _either(first: Callable[[], bytes], second: Callable[[], bytes]) -> bytes:

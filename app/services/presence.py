@@ -24,6 +24,10 @@ STALE_SECONDS = 35.0
 API, WORKER, RECOVERY = "api", "worker", "recovery"
 
 
+class RunningError(RuntimeError):
+    """A process of the installation still runs."""
+
+
 def own_name() -> str:
     """This process, by its machine, its number and when it started."""
     return f"{consumer()}@{socket.gethostname()}"
@@ -59,6 +63,18 @@ def running(session: Session) -> Sequence[ProcessRow]:
         for row in session.scalars(select(ProcessRow))
         if (alive(row.name.partition("@")[0]) if row.host == here else _fresh(row, now))
     ]
+
+
+def refuse_while_running(sessions: SessionFactory) -> None:
+    """Raise RunningError where a process of the installation lives."""
+    with sessions.read() as session:
+        programs = sorted((row.kind, row.host) for row in running(session))
+    if programs:
+        named = ", ".join(f"{kind} on {host}" for kind, host in programs)
+        raise RunningError(
+            f"processes of this installation still run ({named}): stop them all, and call again."
+            f" One that was killed on another machine counts for {STALE_SECONDS:.0f} seconds"
+        )
 
 
 def able_workers(session: Session) -> int:

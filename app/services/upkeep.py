@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import inspect, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import logs
 from app.services.context import Services
+from app.services.presence import refuse_while_running
 from app.settings import Settings
 from app.storage.errors import StoreError, is_full
-from app.storage.migrate import upgrade
-from app.storage.rows import DatasetRow
+from app.storage.migrate import NewerSchemaError, is_current, upgrade
+from app.storage.rows import DatasetRow, ProcessRow
 from app.storage.session import SessionFactory
 
 LEFTOVER_SECONDS = 24 * 3600.0  # longer than any upload takes
@@ -22,20 +23,33 @@ LEFTOVER_SECONDS = 24 * 3600.0  # longer than any upload takes
 
 @contextmanager
 def room_to_start(what: str, data_dir: Path) -> Iterator[None]:
-    """End the process in one line where a disk has no room for what a start writes."""
+    """End the process in one line where a disk has no room for what a start writes.
+
+    Or where a later version has migrated the database.
+    """
     try:
         yield
+    except NewerSchemaError as error:
+        sys.exit(f"{what} does not start: {error}")
     except (OSError, SQLAlchemyError, StoreError) as error:
         if not is_full(error):
             raise
         sys.exit(f"{what} does not start: the disk of {data_dir} or of the database is full")
 
 
-def migrate(settings: Settings) -> None:
-    """Bring the database to the present schema."""
+def migrate(settings: Settings, *, stopped: bool = False) -> None:
+    """Bring the database to the present schema.
+
+    stopped: whether a migration may only be applied while no process of the installation runs.
+    Raises RunningError where one does, and NewerSchemaError.
+    """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     sessions = SessionFactory(settings.database)
     try:
+        if stopped and inspect(sessions.engine).has_table(ProcessRow.__tablename__):
+            if is_current(sessions.engine):
+                return
+            refuse_while_running(sessions)
         upgrade(sessions.engine)
     finally:
         sessions.dispose()

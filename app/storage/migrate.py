@@ -4,10 +4,18 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.script.revision import ResolutionError
+from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, text
 
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 _LOCK = 0x64706D636D63
+
+
+class NewerSchemaError(RuntimeError):
+    """A later version has migrated the database."""
 
 
 def _config(connection: Connection) -> Config:
@@ -24,10 +32,33 @@ def _alone(connection: Connection) -> None:
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Apply missing migrations in one transaction. Safe when several processes start at once."""
+    """Apply missing migrations in one transaction. Safe when several processes start at once.
+
+    Raises NewerSchemaError where the database knows migrations that these sources do not.
+    """
     with engine.begin() as connection:
         _alone(connection)
+        _missing(connection)
         command.upgrade(_config(connection), revision)
+
+
+def is_current(engine: Engine) -> bool:
+    """Whether no migration is missing. Raises NewerSchemaError as `upgrade` does."""
+    with engine.connect() as connection:
+        return not _missing(connection)
+
+
+def _missing(connection: Connection) -> bool:
+    applied = MigrationContext.configure(connection).get_current_heads()
+    scripts = ScriptDirectory.from_config(_config(connection))
+    try:
+        scripts.get_revisions(applied)
+    except (CommandError, ResolutionError):
+        raise NewerSchemaError(
+            f"a later version has migrated the database (to {', '.join(applied)}): start that"
+            " version, or take the database back with it (alembic downgrade)"
+        ) from None
+    return set(applied) != set(scripts.get_heads())
 
 
 def downgrade(engine: Engine, revision: str, *, drop_ledgers: bool = False) -> None:
