@@ -665,7 +665,7 @@ class SourceOut(Answer):
     """
 
     name: str
-    kind: Literal["postgresql", "duckdb", "parquet"]
+    kind: Literal["postgresql", "duckdb", "parquet", "delta"]
     tables: list[str]
     queries: list[str]
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import fs
@@ -20,6 +21,7 @@ from app.storage.errors import IngestError, SourceError
 from app.storage.limits import Limits
 from app.storage.read_parquet import BATCH_ROWS, check_types, in_order, parquet_batches
 from app.storage.sources import (
+    DeltaSource,
     DuckdbSource,
     Item,
     ParquetSource,
@@ -41,6 +43,9 @@ DENIED = "it does not let the service in, or does not let it read this"
 SLOW = "it took longer than the {} seconds that it is given"
 CHANGED = "it was changed while it was read: try again"
 STOPPED = "the snapshot was stopped"
+LEADS_OUT = "a link leads out of the source's folder"
+NO_DELTA = "there is no table of Delta there"
+ODD_DELTA = "the table uses a feature of Delta that is not read here"
 ABSENT = "there is no such {} in the source, or the service may not see it"
 SQL_ABSENT = ("42P01", "3F000")
 SQL_DENIED = ("28", "42501")
@@ -82,6 +87,8 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     if isinstance(source, ParquetSource):
         return _parquet(source, item, columns, limits, reading)
+    if isinstance(source, DeltaSource):
+        return _delta(source, item, columns, reading)
     if item.path is not None:
         raise SourceError("not_offered", "/path", "this source has tables and queries, no paths")
     if isinstance(source, PostgresqlSource):
@@ -225,9 +232,7 @@ def _parquet(
     source: ParquetSource, item: Item, columns: Columns, limits: Limits, reading: Reading
 ) -> Iterator[pa.RecordBatch]:
     """The rows of every file, one after the other: read as uploads are, with the same limits."""
-    if item.path is None:
-        raise SourceError("not_offered", "/path", "name a path in the source's folder, or an empty")
-    place, limits = beneath(item.path), replace(limits, file_bytes=FILE_BYTES)
+    place, limits = _place(item), replace(limits, file_bytes=FILE_BYTES)
     try:
         folder = _folder(source)
         before = _files(folder, place)
@@ -246,7 +251,69 @@ def _parquet(
         raise SourceError("source_changed", "", CHANGED)
 
 
-def _folder(source: ParquetSource) -> fs.FileSystem:
+def _place(item: Item) -> str:
+    """The path that is asked for. Raises SourceError."""
+    if item.path is None:
+        raise SourceError("not_offered", "/path", "name a path in the source's folder, or an empty")
+    return beneath(item.path)
+
+
+def _delta(
+    source: DeltaSource, item: Item, columns: Columns, reading: Reading
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the table's last version. A version's files are never written to again.
+
+    The library reads the log; rows come through a file system that has the table's folder alone, so
+    that a log that names files elsewhere leads nowhere.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
+
+    place = _place(item)
+    if source.folder.startswith("s3://"):
+        uri = "/".join(filter(None, (source.folder.rstrip("/"), place)))
+    else:
+        root = Path(source.folder).resolve()
+        if not (root / place).resolve().is_relative_to(root):
+            raise SourceError("not_offered", "/path", LEADS_OUT)
+        uri = str(root / place)
+    try:
+        here = _folder(source.model_copy(update={"folder": uri}))
+        table = DeltaTable(uri, storage_options=_delta_options(source))
+        _check_links(here, [unquote(file) for file in table.file_uris()])
+        rows = table.to_pyarrow_dataset(filesystem=here)
+        check_names(rows.schema.names, columns, reading)
+        check_types(rows.schema, columns)
+        names = [column.name for column in columns]
+        ahead = {"batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}
+        yield from rows.to_batches(columns=names, batch_size=BATCH_ROWS, **ahead)
+    except TableNotFoundError as error:
+        raise SourceError("not_offered", "/path", NO_DELTA, type(error).__name__) from None
+    except DeltaProtocolError as error:
+        raise _unavailable(ODD_DELTA, type(error).__name__) from None
+    except FileNotFoundError as error:  # a vacuum has removed what the version had
+        raise SourceError("source_changed", "", CHANGED, type(error).__name__) from None
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        raise _unavailable(AWAY, type(error).__name__) from None
+
+
+def _delta_options(source: DeltaSource) -> dict[str, str]:
+    """Where the log is, as the library's store of objects takes it."""
+    if not source.folder.startswith("s3://"):
+        return {}
+    options = {"timeout": f"{SILENT_SECONDS}s", "connect_timeout": f"{CONNECT_SECONDS}s"}
+    options["max_retries"] = "2"
+    if (keys := source.keys()) is not None:
+        options["aws_access_key_id"], options["aws_secret_access_key"] = keys
+    if source.endpoint is not None:
+        options["aws_endpoint"] = source.endpoint.rstrip("/")
+        options["allow_http"] = str(source.endpoint.startswith("http://")).lower()
+    if source.region is not None:
+        options["aws_region"] = source.region
+    return options
+
+
+def _folder(source: ParquetSource | DeltaSource) -> fs.FileSystem:
     """The folder as a file system that has nothing else."""
     if not source.folder.startswith("s3://"):
         return fs.SubTreeFileSystem(source.folder, fs.LocalFileSystem())
@@ -289,11 +356,16 @@ def _files(folder: fs.FileSystem, place: str) -> list[_File]:
     files = [_File(one.path, one.size, one.mtime_ns) for one in shown]
     if not files:
         raise SourceError("not_offered", "/path", "there is no Parquet file there")
+    _check_links(folder, [one.path for one in files])
+    return files
+
+
+def _check_links(folder: fs.SubTreeFileSystem, paths: Sequence[str]) -> None:
+    """Raise SourceError where a path of a folder on this machine leads out of it."""
     if isinstance(folder.base_fs, fs.LocalFileSystem):
         root = Path(folder.base_path).resolve()
-        if any(not (root / one.path).resolve().is_relative_to(root) for one in files):
-            raise SourceError("not_offered", "/path", "a link leads out of the source's folder")
-    return files
+        if any(not (root / path).resolve().is_relative_to(root) for path in paths):
+            raise SourceError("not_offered", "/path", LEADS_OUT)
 
 
 def _is_shown(file: fs.FileInfo) -> bool:

@@ -23,6 +23,7 @@ Part = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f
 Seconds = Annotated[int, Field(ge=1, le=MOST_SECONDS)]
 NOT_BOTH = "{0}_env or {0}_file, not both"
 WITHOUT_DUCKDB = "a source of kind duckdb needs the package duckdb"
+WITHOUT_DELTA = "a source of kind delta needs the package deltalake"
 
 
 class SourcesFileError(ValueError):
@@ -93,14 +94,13 @@ class DuckdbSource(_Database):
         return self
 
 
-class ParquetSource(_Source):
-    """A folder of Parquet files, on this machine or as s3://bucket/folder.
+class _Folder(_Source):
+    """A folder on this machine or as s3://bucket/folder.
 
     endpoint, region: of a store that speaks S3. The two keys are given both or neither: then the
     AWS client's own ways to find them count.
     """
 
-    kind: Literal["parquet"]
     folder: Annotated[str, Field(pattern=r"^(/|s3://[^/?#@]+(/|$))[^?#@]*$")]
     endpoint: Annotated[str, Field(pattern=r"^https?://[^@/?#]+/?$")] | None = None
     region: str | None = None
@@ -110,7 +110,7 @@ class ParquetSource(_Source):
     secret_key_file: Path | None = None
 
     @model_validator(mode="after")
-    def _whole_key(self) -> "ParquetSource":
+    def _whole_key(self) -> "_Folder":
         given = []
         for name in ("access_key", "secret_key"):
             places = [getattr(self, f"{name}_{where}") for where in ("env", "file")]
@@ -131,13 +131,31 @@ class ParquetSource(_Source):
         )
 
 
-Source = PostgresqlSource | DuckdbSource | ParquetSource
+class ParquetSource(_Folder):
+    """A folder of Parquet files."""
+
+    kind: Literal["parquet"]
+
+
+class DeltaSource(_Folder):
+    """A folder of tables of Delta Lake."""
+
+    kind: Literal["delta"]
+
+    @model_validator(mode="after")
+    def _is_installed(self) -> "DeltaSource":
+        if find_spec("deltalake") is None:
+            raise ValueError(WITHOUT_DELTA)
+        return self
+
+
+Source = PostgresqlSource | DuckdbSource | ParquetSource | DeltaSource
 
 
 class Item(BaseModel):
     """What of a source is read: a table or a named query of a database, or a path in a folder.
 
-    path: of a file, or of a folder with all Parquet files in it; empty for all.
+    path: of a file, of a folder with all Parquet files in it, or of a table of Delta; empty for all.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

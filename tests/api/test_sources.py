@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import deltalake
 import duckdb
 import psycopg
 import pyarrow as pa
@@ -99,6 +100,18 @@ tables = ["people", "elsewhere"]
 kind = "parquet"
 folder = "{folder}"
 
+[sources.lake]
+kind = "delta"
+folder = "{tmp_path}/lake"
+
+[sources.cloud]
+kind = "delta"
+folder = "s3://{bucket}/lake"
+endpoint = "{s3_door.address}"
+region = "{REGION}"
+access_key_env = "BUCKET_KEY"
+secret_key_file = "{tmp_path}/secret"
+
 [sources.bucket]
 kind = "parquet"
 folder = "s3://{bucket}/exports"
@@ -155,7 +168,28 @@ def put(tmp_path: Path, s3: str, sources: Path) -> dict[str, Put]:
         admin_of(s3).put_object(Bucket=bucket, Key=key, Body=parquet_of(table))
         admin_of(s3).put_object(Bucket=bucket, Key="secret.parquet", Body=parquet_of(table))
 
-    return {"clinic": clinic, "lab": lab, "exports": exports, "bucket": in_bucket}
+    def lake(table: pa.Table) -> None:
+        half = len(table) // 2
+        place = tmp_path / "lake" / "study" / "people"
+        deltalake.write_deltalake(place, table[:half], mode="overwrite")
+        deltalake.write_deltalake(place, table[half:], mode="append")
+
+    def cloud(table: pa.Table) -> None:
+        """A table is written here, and its files are copied to the bucket."""
+        lake(table)
+        for file in (tmp_path / "lake").rglob("*"):
+            if file.is_file():
+                key = file.relative_to(tmp_path).as_posix()
+                admin_of(s3).put_object(Bucket=bucket, Key=key, Body=file.read_bytes())
+
+    return {
+        "clinic": clinic,
+        "lab": lab,
+        "exports": exports,
+        "bucket": in_bucket,
+        "lake": lake,
+        "cloud": cloud,
+    }
 
 
 WHAT: dict[str, dict[str, str]] = {
@@ -163,6 +197,8 @@ WHAT: dict[str, dict[str, str]] = {
     "lab": {"table": "people"},
     "exports": {"path": "2024"},
     "bucket": {"path": "people.parquet"},
+    "lake": {"path": "study/people"},
+    "cloud": {"path": "study/people"},
 }
 
 
@@ -209,9 +245,11 @@ def test_sources_are_listed_without_an_address(house: House) -> None:
         ("absent", "postgresql"),
         ("bucket", "parquet"),
         ("clinic", "postgresql"),
+        ("cloud", "delta"),
         ("exports", "parquet"),
         ("hasty", "postgresql"),
         ("lab", "duckdb"),
+        ("lake", "delta"),
     ]
     assert listed.json()["items"][2]["queries"] == ["people", "slow", "writes"]
     for hidden in ("127.0.0.1", "s3://", "/exports", "SELECT", "_URL", KEY["secret_access_key"]):
@@ -250,6 +288,10 @@ UNOFFERED = [
     ("exports", {"path": "_temporary.parquet"}),
     ("exports", {"path": "nothing"}),
     ("exports", {"table": "people"}),
+    ("lake", {"path": "../exports"}),
+    ("lake", {"path": "study"}),
+    ("lake", {"table": "people"}),
+    ("cloud", {"path": "nothing"}),
     ("bucket", {"path": "../secret.parquet"}),
     ("bucket", {"path": "secret.parquet"}),
     ("nowhere", {"path": "x"}),
@@ -284,6 +326,46 @@ def test_sources_read_and_reach_nothing_else(house: House, put: dict[str, Put]) 
     assert "does not let" in elsewhere.json()["detail"]
     assert is_empty(house)
     assert snapshot(house, "clinic", {"query": "people"}).json()["rows"] == len(TABLE)
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("led", ["/../../secret.parquet", "absolute", "link.parquet", "missing"])
+def test_a_log_of_delta_leads_to_no_file_elsewhere(
+    led: str, house: House, put: dict[str, Put], tmp_path: Path
+) -> None:
+    """Not by a path, not by a link; and a file that a vacuum took is a change."""
+    put["lake"](TABLE)
+    table, secret = tmp_path / "lake" / "study" / "people", tmp_path / "lake" / "secret.parquet"
+    secret.write_bytes(parquet_of(TABLE))
+    outside = tmp_path / "secret.parquet"
+    outside.write_bytes(parquet_of(TABLE))
+    (table / "link.parquet").symlink_to(outside)
+    log = table / "_delta_log" / "00000000000000000001.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    (added,) = [line["add"] for line in lines if "add" in line]
+    added["path"] = str(outside) if led == "absolute" else led.lstrip("/")
+    log.write_text("\n".join(map(json.dumps, lines)))
+    refused = snapshot(house, "lake")
+    wanted = (409, "source_changed") if led in ("absolute", "missing") else (422, "invalid_request")
+    assert (refused.status_code, refused.json()["code"]) == wanted, refused.text
+    assert str(tmp_path) not in refused.text
+    assert is_empty(house)
+
+
+@pytest.mark.services
+def test_a_feature_of_delta_that_is_not_read_is_no_half_table(
+    house: House, put: dict[str, Put], tmp_path: Path
+) -> None:
+    """Rows that deletion vectors delete are in the files: who does not know them reads too many."""
+    put["lake"](TABLE)
+    log = tmp_path / "lake" / "study" / "people" / "_delta_log" / "00000000000000000002.json"
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    log.write_text(json.dumps({"protocol": protocol | features}))
+    refused = snapshot(house, "lake")
+    assert (refused.status_code, refused.json()["code"]) == (503, "source_unavailable")
+    assert "feature of Delta" in refused.json()["detail"]
+    assert is_empty(house)
 
 
 @pytest.mark.services
