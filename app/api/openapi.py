@@ -238,15 +238,13 @@ def _answers(path: str, operation: dict[str, Any]) -> None:
     """Every refusal that an operation may answer with."""
     answers = operation["responses"]
     answers.pop("422", None)
-    statuses = ["500"]
+    statuses = ["422", "500"]  # unknown query parameters are refused everywhere
     if path not in PUBLIC:
         statuses += ["401", "403", "429", "503"]
         if "{id}" in path or path.endswith("/events") or "requestBody" in operation:
             statuses += ["404", "409"]
     if "requestBody" in operation:
         statuses += ["408", "413", "415"]
-    if path.startswith("/v1"):
-        statuses += ["422"]
     if path.endswith(("/chain", "/tables/{number}", "/snapshots", "/refresh")):
         statuses += ["406"]
     if path.endswith(("/chain", "/summary", "/posteriors", "/result", "/tables/{number}")):

@@ -155,7 +155,7 @@ Source = PostgresqlSource | DuckdbSource | ParquetSource | DeltaSource
 class Item(BaseModel):
     """What of a source is read: a table or a named query of a database, or a path in a folder.
 
-    path: of a file, of a folder with all Parquet files in it, or of a table of Delta; empty for all.
+    path: of a file, of a folder with all Parquet files in it (empty for all), or of a Delta table.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
