@@ -314,7 +314,7 @@ def hold_pool(session: Session, dataset_id: UUID) -> None:
 
 
 def ledger_of(session: Session, dataset_ids: Sequence[UUID]) -> Result[Any]:
-    """The heads of datasets' ledgers, each with the dataset that it was asked for in `of`."""
+    """Query the ledger heads of datasets; column `of` is the dataset that each was asked for."""
     return session.execute(_LEDGER_OF, {"datasets": dataset_ids})
 
 

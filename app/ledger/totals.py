@@ -40,7 +40,7 @@ def totals(session: Session) -> Totals:
 
 @lru_cache(maxsize=4096)
 def _left(terms: str, posted: str, reserved: str) -> str:
-    """How much of a budget is left, as the square of the mu that still fits."""
+    """Return one of LEFT: how much is left, by the squared mu that still fits."""
     promise = read_terms(terms)
     whole = remaining_mu(promise, FilterState.empty(promise)) ** 2
     held = sum_of(read_state(posted), read_state(reserved))

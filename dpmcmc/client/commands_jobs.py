@@ -171,6 +171,7 @@ def _follow(client: Client, job: str, as_json: bool) -> None:
 
 
 def _show_result(answer: Json, as_json: bool) -> None:
+    """Print a job's summary, verdict and explanation, or all of the answer as JSON."""
     show(
         answer, as_json, render.summary(answer), render.verdict(answer), render.explanation(answer)
     )

@@ -297,6 +297,7 @@ class _Walk:
         return self._finite(float(function.of(inner.low)), float(function.of(inner.high)))
 
     def _finite(self, low: float, high: float) -> Interval:
+        """Return the interval of a result. Raises SpecError where an end is not finite."""
         if not -np.inf < low <= high < np.inf:
             raise self._call.refuse("the declared bounds allow numbers that are too large")
         return Interval(float(low), float(high))

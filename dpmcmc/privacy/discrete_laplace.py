@@ -84,7 +84,7 @@ def discrete_laplace(random: RandomSource, scale: int, shape: Shape) -> Integers
 
 
 def _proposed(random: RandomSource, scale: int, count: int) -> tuple[Integers, NDArray[np.bool_]]:
-    """Return signed proposals, and which of them are taken. Zero counts once, not as -0 too."""
+    """Return signed proposals and whether each is accepted; -0 is not, so that 0 counts once."""
     rest = random.integers(scale, (count,))
     good = _exponential_coins(random, rest, scale)
     size = rest + scale * _wholes(random, count)

@@ -63,7 +63,7 @@ class Reach:
         return self.part * wide - within, np.hypot(self.sd * wide, sds)
 
     def most(self, clips: Floats, within: Floats, sds: Floats) -> Floats:
-        """Return what the means (m,) of (length - clip)+ over rows are no more than.
+        """Return upper bounds (m,) of the mean of (length - clip)+ over rows.
 
         (length - clip)+ grows from the first length to the last one no slower than what was
         released, so that it is the largest where all that was seen lies at the end.

@@ -314,6 +314,7 @@ class _Worker:
         return line
 
     def _start(self) -> Connection:
+        """Start the process. Returns our end of the line to it."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             arguments = [str(theirs.fileno()), str(self._seconds), str(self._nice)]

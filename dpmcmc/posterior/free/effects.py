@@ -152,6 +152,7 @@ class Fitted:
         return int(self.coefficients.shape[1]) // len(self.design.parameters)
 
     def _response(self, pointer: str) -> Response:
+        """Return what the model predicts. Raises SpecError where it has no response."""
         if self.response is None:
             raise SpecError(pointer, "this model has no response to predict")
         return self.response

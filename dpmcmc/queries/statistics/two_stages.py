@@ -208,7 +208,7 @@ def release_in_two_stages(
     max_rows: int | None = None,
     random: RandomSource | None = None,
 ) -> Stages:
-    """Release a noisy sum of some rows, and of the other rows a sum whose power it chose.
+    """Release a sum of the first rows, choose by it the power that tells most, and release that.
 
     Inference may use both releases. Privacy: replace-one; both stages together cost (epsilon,
     delta), as one does, since every row is in one stage. Proof: docs/proofs/statistics.md,

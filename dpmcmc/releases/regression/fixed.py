@@ -85,7 +85,7 @@ def fixed_s_fast(noisy: Noisy, prior: Prior, variance: float) -> Normals:
 
 
 def fixed_s(noisy: Noisy, prior: Prior, count: int, random: RandomSource) -> Drawn:
-    """Return independent draws of the posterior that MCMC-fixedS walks on.
+    """Return independent draws of the posterior that MCMC-fixedS samples with a chain.
 
     Coefficients are integrated out, the log variance is drawn by quadrature on a fine grid.
     """

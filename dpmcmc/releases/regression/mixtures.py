@@ -107,7 +107,7 @@ def bayes_fixed_s_fast(noisy: Noisy, prior: Prior, _: bool, random: RandomSource
 
 
 def ada_ssp(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
-    """adaSSP, and the spread of its noise and of the residuals about it; without its bias."""
+    """Return adaSSP's estimate with the spread of noise and residuals, without that of its bias."""
     total = noisy.total
     theta = adassp(noisy)
     whole = total.gram[0] + float(ridges(noisy).sum()) * np.eye(len(theta))
