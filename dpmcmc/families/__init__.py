@@ -10,6 +10,7 @@ from dpmcmc.families import (
     logistic,
     multinomial,
     negative_binomial,
+    ordinal,
     poisson,
     student_t,
     weibull,
@@ -34,6 +35,7 @@ MODELS: dict[str, Model] = {
         exponential.MODEL,
         weibull.MODEL,
         multinomial.MODEL,
+        ordinal.MODEL,
         gaussian_mean.MODEL,
         banana.MODEL,
     )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, is_number, near
 from dpmcmc.base.names import LOG_SIGMA
+from dpmcmc.formula import cuts
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.spec import ModelSpec, NormalPrior, Prior
 from dpmcmc.inputs.written_priors import is_alone, read_prior
@@ -81,7 +82,8 @@ def column_unit(design: Design, names: Sequence[str], name: str, pointer: str) -
     grouped = () if design.grouping is None else design.grouping.parameters
     if name in grouped or name == LOG_SIGMA:
         return 1.0
-    k = names.index(name) % len(design.parameters)
+    between = cuts.count(design, names)
+    k = max(names.index(name) - max(between - 1, 0), 0) % len(design.parameters)
     weights = {j: weight for row, j, weight in design.mixing if row == k and weight}
     if set(weights) != {k}:
         message = "is a sum of several in the units of the columns: give that of the standardised"

@@ -41,6 +41,7 @@ FAMILIES = {
     **dict.fromkeys(("student", "t", "studentt"), "student_t"),
     **dict.fromkeys(("negbinomial", "negativebinomial", "nbinom", "nb"), "negative_binomial"),
     **dict.fromkeys(("categorical", "multinomiallogit"), "multinomial"),
+    **dict.fromkeys(("cumulative", "polr", "proportionalodds", "orderedlogistic"), "ordinal"),
     **{
         name: name
         for name in (
@@ -49,6 +50,7 @@ FAMILIES = {
             "poisson",
             "gamma",
             "multinomial",
+            "ordinal",
             "exponential",
             "weibull",
         )

@@ -21,6 +21,7 @@ FamilyName = Literal[
     "exponential",
     "weibull",
     "multinomial",
+    "ordinal",
     "gaussian_mean",
     "banana",
 ]
@@ -96,9 +97,9 @@ class ModelSpec:
     ----------
     family
         Likelihood: logistic, binomial, linear, student_t, gamma, poisson, negative_binomial,
-        exponential, weibull, multinomial, gaussian_mean or banana. Names of other software are
-        taken for these: gaussian for linear, bernoulli (or binomial, of rows with one trial each)
-        for logistic, negbinomial, categorical, student.
+        exponential, weibull, multinomial, ordinal, gaussian_mean or banana. Names of other software
+        are taken for these: gaussian for linear, bernoulli (or binomial, of rows with one trial
+        each) for logistic, negbinomial, categorical, cumulative, student.
     formula
         Such as "y ~ a + C(b)", "cases | trials(n) ~ a" for binomial, "surv(time, event) ~ a" for
         exponential and weibull, or "~ a + b" for a family that has no response.

@@ -11,6 +11,7 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import ROW
 from dpmcmc.families import MODELS
 from dpmcmc.families.assumptions import Assumptions
+from dpmcmc.formula import cuts
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import Start
 from dpmcmc.inputs.schema import Schema
@@ -352,12 +353,14 @@ def _steps(mixing: MixingModel, options: Any, assumptions: Assumptions, mu: floa
 def seconds(design: Design, spec: JobSpec) -> float:
     """Return about how long a filled job runs."""
     rows = design.schema.rows
-    d = len(MODELS[spec.model.family].parameters(design, spec.model))
+    names = MODELS[spec.model.family].parameters(design, spec.model)
+    d = len(names)
     options: Any = spec.sampler
     steps, chains = options.num_steps or 1, options.num_chains or 1
     release = RELEASES.get(options.algorithm)
     if release is not None:
-        classes = max(1, d // len(design.parameters))  # each has a pass of its own
+        # each class has a pass of its own
+        classes = cuts.count(design, names) or max(1, d // len(design.parameters))
         return step_seconds(rows, d, 1) * release.passes(options, d) * classes
     columns = SAMPLERS[options.algorithm].mixing.columns(options, rows, d)
     before = step_seconds(rows, d, 1) * passes(options.start, d)

@@ -108,6 +108,9 @@ def _subject(design: Design, model: ModelSpec, level: str) -> str:
     """
     rule, answer = MODELS[model.family].response(model.options), design.answer
     words = () if answer is None or isinstance(answer, NumberColumn) else answer.categories
+    family = MODELS[model.family].rows(model.options)
+    if family is not None and family.link == "cumulative":
+        return f"the odds of {design.response} being higher in order are"
     if len(words) > 2:
         return f"the odds of {design.response} being {level} rather than {words[0]} are"
     if rule is None or not rule.ratio:

@@ -16,6 +16,7 @@ from dpmcmc.families import MODELS
 from dpmcmc.families.priors import column_unit
 from dpmcmc.families.scores.base import Family, is_additive, is_skewed
 from dpmcmc.families.scores.given import log_middle
+from dpmcmc.formula import cuts
 from dpmcmc.formula.design import Design, make_design
 from dpmcmc.formula.variables import column_of
 from dpmcmc.inputs.options import AlgorithmOptions
@@ -290,9 +291,11 @@ class StoredRelease:
         if not isinstance(prior, CoefficientPrior) or not prior.selects:
             message = 'must be priors by parameter, such as {"age": CoefficientPrior(...)}'
             raise SpecError("/prior", f"{message}, or alone {' or '.join(SELECTING)}")
-        d = len(self._design.parameters)
+        d, first = len(self._design.parameters), cuts.count(self._design, self.parameters)
         slopes = [
-            k for k in range(self.coefficients) if self._design.parameters[k % d] != INTERCEPT
+            k
+            for k in range(first, self.coefficients)
+            if first or self._design.parameters[k % d] != INTERCEPT
         ]
         if not slopes:
             raise SpecError("/prior", "is of all coefficients but intercepts: there are none")
@@ -479,6 +482,8 @@ class StoredRelease:
                 unit = MODELS[self._own.model.family].unit(self._design, self._own.model)
                 return few_events.Link(True, shift=(log_middle(time) - shift) / unit, of_times=True)
             shift += log_middle(time)
+        if family.link == "cumulative":
+            return few_events.Link(False, ordered=True)
         return few_events.Link(family.link == "log", family.variance.size, shift, middle_weight)
 
     @property
@@ -521,7 +526,8 @@ class StoredRelease:
     @property
     def coefficients(self) -> int:
         """Number of coefficients, which are the first parameters."""
-        return self.classes * len(self._design.parameters)
+        d, first = len(self._design.parameters), cuts.count(self._design, self.parameters)
+        return first + d - 1 if first else self.classes * d
 
     def fixed(
         self, values: Mapping[str, float], scale: Scale, pointer: str

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import LOG_SIGMA
+from dpmcmc.formula import cuts
 from dpmcmc.formula.design import Design
 
 Floats = NDArray[np.float64]
@@ -26,14 +27,20 @@ ROWS_AT_ONCE = 65536  # at once
 def matrix(design: Design, parameters: Sequence[str]) -> Floats:
     """Return M (p, p): parameters in units of columns are M times those of the design.
 
-    parameters: one for each column of the design, or several such blocks, one for each category;
-    behind them perhaps log_sigma and what groups have, which stay as they are.
+    parameters: one for each column of the design, or several such blocks, one for each category, or
+    cuts in the place of the first; behind them perhaps log_sigma and what groups have, which stay
+    as they are.
     """
     d, p = len(design.parameters), len(parameters)
     own = p if design.grouping is None else p - len(design.grouping.parameters)
     block, blocks = np.zeros((d, d)), np.eye(p)
     for k, j, weight in design.mixing:
         block[k, j] = weight
+    first_slope = cuts.count(design, parameters)
+    if first_slope:  # which have the sign of an intercept, and slopes the other one
+        blocks[:first_slope, first_slope:] = -block[0, 1:]
+        blocks[first_slope:, first_slope:] = block[1:, 1:]
+        return blocks
     for first in range(0, own - (parameters[own - 1] == LOG_SIGMA), d):
         blocks[first : first + d, first : first + d] = block
     return blocks

@@ -16,10 +16,12 @@ from itertools import product
 import numpy as np
 
 from dpmcmc.base.names import INTERCEPT
+from dpmcmc.families import ordinal
 from dpmcmc.families.moments import second_moments
 from dpmcmc.families.multinomial import probabilities
 from dpmcmc.families.scores.base import NODES, TINY, WEIGHTS
 from dpmcmc.formula.columns import Factor
+from dpmcmc.formula.cuts import spread_out
 from dpmcmc.formula.design import Design
 from dpmcmc.formula.variables import column_of
 from dpmcmc.inputs.schema import NumberColumn
@@ -53,6 +55,7 @@ class Link:
     steepest: largest slope of a row's score. shift: middle of what offsets add. usual: middle of
     what weights can be. of_times: whether predictors are of the log of a time, whose log is behind
     them, and shift is the log of a time: hazards then add up to the exponential of what is left.
+    ordered: whether coefficients are cuts between ordered categories, and slopes.
     """
 
     counts: bool
@@ -60,6 +63,7 @@ class Link:
     shift: float = 0.0
     usual: float = 1.0
     of_times: bool = False
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,17 +257,16 @@ def changes(
     by noise, and the sd and the step are as much longer.
     """
     d, p = len(expansion.second), len(expansion.place)
+    if link.ordered:
+        return _ordered_changes(expansion, groups, posterior)
     curvature = expansion.curvature.reshape(p // d, d, p // d, d)
     positions, step = expansion.place.reshape(-1, d), posterior.mean - expansion.place
     changes = []
     for group in groups:
-        size = max(float(group.inside @ expansion.second @ group.weight), LEAST_SHARE)
-        square = max(float(group.weight @ expansion.second @ group.weight), LEAST_SHARE)
-        within = max(float(group.inside @ expansion.second @ group.inside), LEAST_SHARE)
-        if group.weight is not group.inside and size * size > COMMON_END * square * within:
+        made = _mean_row(expansion, group)
+        if made is None:
             continue
-        row = np.clip(expansion.second @ group.weight / size, -1.0, 1.0)
-        row = row + group.inside * (1.0 - group.inside @ row) / (group.inside @ group.inside)
+        row, size, square = made
         eta = np.clip(positions @ row + link.shift, -LARGEST_PREDICTOR, LARGEST_PREDICTOR)
         seen = np.einsum("d,cdef,f->ce", group.weight, curvature, group.weight)
         for response, along, curve in _contrasts(eta, seen * (size / square) ** 2, link):
@@ -281,6 +284,78 @@ def changes(
                 ratio = max(1.0, curve / max(expected, TINY))
             change = ratio * _curved(at, math.hypot(sd, STEP * float(way @ step)), link)
             changes.append((change, group, response, at < 0.0))
+    return changes
+
+
+def _mean_row(expansion: Expansion, group: Group) -> tuple[Floats, float, float] | None:
+    """Return (mean row (d,), mean weight, mean squared weight) of a group.
+
+    None where its rows are so many that they are no group of their own.
+    """
+    second = expansion.second
+    size = max(float(group.inside @ second @ group.weight), LEAST_SHARE)
+    square = max(float(group.weight @ second @ group.weight), LEAST_SHARE)
+    within = max(float(group.inside @ second @ group.inside), LEAST_SHARE)
+    if group.weight is not group.inside and size * size > COMMON_END * square * within:
+        return None
+    row = np.clip(second @ group.weight / size, -1.0, 1.0)
+    row = row + group.inside * (1.0 - group.inside @ row) / (group.inside @ group.inside)
+    return row, size, square
+
+
+def _ordered_changes(
+    expansion: Expansion, groups: Iterable[Group], posterior: Posterior
+) -> list[tuple[float, Group, int, bool]]:
+    """Return the same of ordered categories, whose slopes are those of all cuts.
+
+    Of a group by the information about a common shift of its predictors, which vanishes where all
+    of its rows are in the first or the last category; of all rows also of every category, by the
+    log odds of it, of which the gap between its cuts is one.
+    """
+    d, step = len(expansion.second), posterior.mean - expansion.place
+    k = len(expansion.place) - d + 1
+    whole, changes = spread_out(k, d).reshape(k, d, -1), []
+    for group in groups:
+        made = _mean_row(expansion, group)
+        if made is None:
+            continue
+        row, size, square = made
+        ways = np.einsum("cdp,d->cp", whole, row)
+        eta = np.clip(ways @ expansion.place, -LARGEST_PREDICTOR, LARGEST_PREDICTOR)[:, None]
+        frequent = ordinal.probabilities(eta)[:, 0]
+
+        def change_of(way: Floats) -> float:
+            sd = math.sqrt(max(float(way @ posterior.covariance @ way), 0.0))
+            return math.hypot(sd, STEP * float(way @ step))
+
+        change = change_of(ways[np.argmin(np.abs(eta[:, 0]))])
+        near = eta + np.array([-change, 0.0, change])
+        logs = np.log(np.maximum(ordinal.information(near).sum(axis=(0, 1)), TINY))
+        ratio = 1.0
+        if expansion.rows is not None:
+            along = np.einsum("cdp,d->p", whole, group.weight)
+            along[:k] = group.weight[0]
+            along[k:] = -group.weight[1:]
+            seen = float(along @ expansion.curvature @ along) * (size / square) ** 2
+            there = expansion.rows * size * size / square * math.exp(logs[1])
+            ratio = max(1.0, seen / max(there, TINY))
+        common = int(np.argmax(frequent))
+        changes.append((ratio * float(np.abs(logs - logs[1]).max()), group, common, False))
+        if group.inside[0] != 1.0 or np.count_nonzero(group.inside) > 1:
+            continue
+        if group.weight is not group.inside:
+            continue
+        above, below, _ = (part[:, 0] for part in ordinal.slopes_of(eta))
+        for category, share in enumerate(frequent.tolist()):
+            way = np.zeros(len(step))
+            if category < k:
+                way += above[category] * ways[category]
+            if category > 0:
+                way += below[category - 1] * ways[category - 1]
+            rest = max(1.0 - share, TINY)
+            at = math.log(max(share, TINY) / rest)
+            curved = _curved(at, change_of(way) / rest, Link(False))
+            changes.append((curved, group, category, share < 0.5))
     return changes
 
 

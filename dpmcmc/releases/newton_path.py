@@ -35,10 +35,11 @@ from dpmcmc.families.scores.given import (
     shift_of,
     slope_of,
 )
+from dpmcmc.formula import cuts
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Sums, release
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import categories, reach, scales, whitening
+from dpmcmc.releases import categories, ordered, reach, scales, whitening
 from dpmcmc.releases import shares as response_shares
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE
 from dpmcmc.releases.clips import Clips, choose, layers
@@ -87,14 +88,12 @@ def at_rest(family: Family, classes: int) -> Floats:
 def jacobians_of(x: Floats, root: Floats, *, log_scale: bool = False) -> list[Floats]:
     """Return for each class (p, m): what a unit of its predictor's derivative adds to the score.
 
-    x: (d, m). root: (p, p), score in these coordinates is root.T @ score. log_scale: whether the
+    x: (d, m). root: (k d, p), score in these coordinates is root.T @ score. log_scale: whether the
     last of x is that of a scale, whose predictor is one of its own.
     """
     d = len(x)
     if log_scale:
         return [np.asarray(root[:-1].T @ x[:-1]), np.asarray(root[-1:].T * x[-1])]
-    if len(root) == d:
-        return [np.asarray(root.T @ x)]
     return [np.asarray(root[k : k + d].T @ x) for k in range(0, len(root), d)]
 
 
@@ -326,7 +325,14 @@ class Problem:
     @property
     def classes(self) -> int:
         """Number of predictors of a row that have coefficients of all covariates."""
+        if self.ordered:
+            return len(self.start) - self.width + 1
         return len(self.start) // self.width
+
+    @property
+    def ordered(self) -> bool:
+        """Whether coefficients are cuts and slopes, see formula/cuts.py."""
+        return self.family.link == "cumulative"
 
     @property
     def width(self) -> int:
@@ -525,7 +531,13 @@ class _Path:
         self._cuts = Cuts(problem.size, scaled=problem.family.has_scale, least=least)
         level = first_slope(problem.family)
         classes = problem.classes
-        self._stretch(at_rest(self._family, classes) if classes > 1 else [[level]])
+        self._looking_for_cuts = problem.ordered
+        self._predictors: Floats | None = None  # takes coefficients to those of each predictor
+        if problem.ordered:
+            self._predictors = cuts.spread_out(classes, problem.data.width)
+            self._round_ordered()
+        else:
+            self._stretch(at_rest(self._family, classes) if classes > 1 else [[level]])
         self._forget()
 
     @property
@@ -589,15 +601,17 @@ class _Path:
         iterate = self.last = self._query(z, z, SQUARE_FAR)
         if self._odds and not self._precision.any() and self._found_shares(iterate):
             return
-        if self._found_hazard(iterate):
+        if self._found_hazard(iterate) or self._found_cuts(iterate):
             return
         step, curve = self._step(iterate)
-        self._place = np.asarray(self._place + self._root @ step)
+        self._place = self._moved(step)
         left = self._scale_left(iterate, float(step @ curve @ step))
         apart = self._family.log_scale and not is_skewed(self._family)
         if apart:
             iterate, curve = _scale_apart(iterate), _corner_alone(curve)
-        if not self._round_by_shares():
+        if self._problem.ordered:
+            self._round_ordered()
+        elif not self._round_by_shares():
             rounded = self._round_classes if self._problem.classes > 1 else self._round
             rounded(iterate, curve)
         if apart:  # what a row says of its scale is known: no noise is to stretch it
@@ -639,6 +653,34 @@ class _Path:
         self._place[0] -= sigma * change
         self._forget()
         return True
+
+    def _found_cuts(self, iterate: Iterate) -> bool:
+        """Move the cuts of a first look to the shares of categories. Return whether so."""
+        if not self._looking_for_cuts:
+            return False
+        self._looking_for_cuts = False
+        self._place = self._place.copy()
+        self._place[: self._problem.classes] = ordered.first_cuts(
+            iterate, self._rows, self._problem.classes
+        )
+        self._round_ordered()
+        self._forget()
+        return True
+
+    def _round_ordered(self) -> None:
+        """Change to coordinates in which the expected curvature of ordered categories is round."""
+        self._root = ordered.coordinates(self._place, self._white)
+
+    def _moved(self, step: Floats) -> Floats:
+        """Return the place after a step (p,), cuts in order."""
+        place = np.asarray(self._place + self._root @ step)
+        if not self._problem.ordered:
+            return place
+        return ordered.in_order(self._place, place, self._problem.classes)
+
+    def _of_predictors(self, coefficients: Floats) -> Floats:
+        """Return those (k d, ...) of each predictor in turn, given coefficients (p, ...)."""
+        return coefficients if self._predictors is None else self._predictors @ coefficients
 
     def _round_by_shares(self) -> bool:
         """Change to coordinates in which the expected curvature is round, if a response is rare."""
@@ -697,7 +739,7 @@ class _Path:
         iterates = []
         for z in (first, last):
             iterate = self._query(z, pooled, SQUARE_NEAR, mean=True)
-            self._place = self._place + self._root @ self._step(iterate)[0]
+            self._place = self._moved(self._step(iterate)[0])
             if self._family.has_scale and not self._problem.fixed:
                 additive = is_additive(self._family)
                 self._scale *= iterate.tau
@@ -720,7 +762,7 @@ class _Path:
         iterates: list[Iterate] = []
         for z in (first, last):
             iterate = self._query_asked(z, clips)
-            self._place = self._place + self._root @ self._step(iterate)[0]
+            self._place = self._moved(self._step(iterate)[0])
             if is_additive(self._family) and not self._problem.fixed:
                 clips = clips.rescaled(iterate.tau)  # the same residuals are clipped
                 self._scale *= iterate.tau
@@ -817,7 +859,8 @@ class _Path:
         problem = self._problem
         if problem.unit_rows > 1:
             return math.inf
-        there = self._root, self._place, self._scale, self._family
+        root = self._of_predictors(self._root)
+        there = root, self._place, self._scale, self._family
         largest = problem.data.width, problem.max_row_norm
         return reach.longest(*there, problem.ends, problem.box, largest)
 
@@ -970,7 +1013,8 @@ class _Path:
             yield x, rows.y, rows.counted
 
     def _jacobians(self, x: Floats) -> list[Floats]:
-        return jacobians_of(x, self._root, log_scale=self._family.log_scale)
+        root = self._of_predictors(self._root)
+        return jacobians_of(x, root, log_scale=self._family.log_scale)
 
     def _where(
         self, x: Floats, jacobians: list[Floats], caps: Caps, cut: float, root: Floats | None
@@ -979,7 +1023,7 @@ class _Path:
         if self._family.log_scale:
             eta = np.stack((self._place[:-1] @ x[:-1], self._place[-1] * x[-1]))
         else:
-            eta = self._place.reshape(-1, len(x)) @ x
+            eta = self._of_predictors(self._place).reshape(-1, len(x)) @ x
         spread = [] if root is None else [root.T @ jacobian for jacobian in jacobians]
         limits = caps.score, caps.curvature, self._scale, cut
         none = np.zeros(x.shape[1])
@@ -1012,7 +1056,8 @@ class _Path:
         self._mean = iterate.place + iterate.root @ mode
         self._precision = back.T @ whole @ back
         moves = np.linalg.solve(
-            self._white.root, (iterate.root @ step).reshape(-1, problem.width).T
+            self._white.root,
+            self._of_predictors(iterate.root @ step).reshape(-1, problem.width).T,
         )
         size = math.sqrt(float((moves**2).sum(axis=0).max()))
         longest = math.inf if self._family.quadratic else LONGEST_CHANGE

@@ -18,7 +18,7 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families import MODELS
 from dpmcmc.families.assumptions import Assumptions
-from dpmcmc.families.scores.base import TINY, Family, ScaleFamily, is_additive, is_skewed
+from dpmcmc.families.scores.base import SEVERAL, TINY, Family, ScaleFamily, is_additive, is_skewed
 from dpmcmc.families.scores.given import (
     first_slope,
     heaviest_of,
@@ -46,6 +46,7 @@ from dpmcmc.releases import (
     shares,
     whitening,
 )
+from dpmcmc.releases import ordered as ordered_cuts
 from dpmcmc.releases.base import Facts, Judgement, Release, columns_read, prior_of
 from dpmcmc.releases.categories import has_intercept
 from dpmcmc.releases.design_rows import DesignRows, HeldRows, PassedRows, is_held
@@ -95,6 +96,7 @@ def pooled(
     several_rows: bool = False,
     most: Floats | float | None = None,
     odds: bool = False,
+    ordered: bool = False,
     asked: bool = False,
     prior: Normals | None = None,
 ) -> Quadratic:
@@ -126,6 +128,11 @@ def pooled(
         )
     )
     there = ones
+    if ordered:
+        last = iterates[-1].place
+        steps = [(iterate.place - last)[None] for iterate in iterates]
+        there = np.array([ordered_cuts.changes(last, white, step) <= FAR_APART for step in steps])
+        there = there * 1.0
     if odds:
         there = np.array([not _far_apart(i, iterates[-1], rows, len(white.root)) for i in iterates])
     if log_scale:
@@ -140,7 +147,8 @@ def pooled(
         cut = units * [iterate.sums.rows * iterate.cut_curve for iterate in iterates]
         lost = np.linalg.norm(away, axis=1) * np.hypot(curve_sd * 0.5**0.5, cut / len(curve) ** 0.5)
         own_white = beside(white, math.exp(iterates[-1].place[-1])) if log_scale else white
-        bent = 0.0 * ones if additive else _bent(lifted, away, iterates[-1].root, own_white)
+        moves = _units(iterates[-1], own_white, ordered=ordered)
+        bent = 0.0 * ones if additive else _bent(lifted, away, iterates[-1].root, moves)
         lost = np.hypot(lost, bent)
         by_score = _weights(np.hypot(score_sds, lost), there)
         left = units * [iterate.sums.rows * iterate.left for iterate in iterates]
@@ -198,6 +206,7 @@ def pooled(
         spreads=_spreads(iterates),
         first_place=iterates[0].place if len(iterates) > 2 else None,
         odds=odds,
+        ordered=ordered,
         most=_most(most, own if additive else 1.0, iterates[-1].place if log_scale else None),
         robust=not asked,
         left_sd=left_sd,
@@ -264,12 +273,24 @@ def _away(
     return np.asarray(step + np.linalg.solve(last.root, (last.place - places).T).T)
 
 
-def _bent(curve: Floats, away: Floats, root: Floats, white: Whitening) -> Floats:
+def _units(last: Iterate, white: Whitening, *, ordered: bool) -> Floats:
+    """Return (p, p) moves of coefficients that change predictors by about 1.
+
+    Of ordered categories no more than the log of the gap of the rarest one.
+    """
+    if not ordered:
+        whole = np.kron(np.eye(len(last.root) // len(white.root)), white.root)
+        return np.asarray(whole, np.float64)
+    rarest = float(ordered_cuts.shares(last.place, white).min())
+    return np.asarray(ordered_cuts.coordinates(last.place, white) * math.sqrt(rarest))
+
+
+def _bent(curve: Floats, away: Floats, root: Floats, own: Floats) -> Floats:
     """Return (k,) by how much, a coefficient, a tangent misses a score so far away (k, p).
 
-    By half of the change of the log of rows' slopes, which is about that of their predictors.
+    By half of the change of the log of rows' slopes, which is about that of their predictors. own:
+    (p, p), moves that change these by about 1.
     """
-    own = np.kron(np.eye(len(root) // len(white.root)), white.root)
     sizes = np.linalg.solve(root, own)
     slopes = max(float(np.trace(sizes.T @ curve @ sizes)) / len(root), TINY)
     forces = away @ curve
@@ -357,9 +378,10 @@ REAL_CLIPS = {
     "logit": (5.0, 1.5),
     "log": (10.0, 3.0),
     "softmax": (5.0, 1.5),
+    "cumulative": (5.0, 1.5),
 }
 # n mu^2 for each coefficient over the least, from which on nine of ten such results are reliable
-PLANNED_INFORMATION = {"identity": 1.6, "logit": 2.0, "log": 5.0, "softmax": 6.6}
+PLANNED_INFORMATION = {"identity": 1.6, "logit": 2.0, "log": 5.0, "softmax": 6.6, "cumulative": 3.0}
 # where the sd is in proportion to the mean: few responses far above it may move the answer
 PLANNED_PROPORTIONAL = 200.0
 # and residuals of real counts over those of Poisson ones
@@ -436,7 +458,9 @@ def opened(design: Design, spec: JobSpec, source: AnyRows) -> Rows:
     else:
         data = PassedRows(source, names, build, width, bool(design.gappy))
     start = np.zeros(len(form.start))
-    if INTERCEPT in design.parameters:
+    if family.link == "cumulative":
+        start = form.start.copy()
+    elif INTERCEPT in design.parameters:
         ends = form.public.response
         ends = logs_of(family, np.asarray(ends)) if family.link == "log" else ends
         middle = 0.0 if family.link == "logit" else float(np.mean(ends))
@@ -467,12 +491,15 @@ def _groups(design: Design, spec: JobSpec, unit: float) -> grouped.Groups | None
     return grouped.Groups(design.grouping.count, float(sds[-1]) / unit)
 
 
-def _largest_slope(family: Family, classes: int, most: float) -> float:
+def _largest_slope(family: Family, classes: int, most: float) -> float | None:
     """Return the information that one row can have about its predictors. most: largest response.
 
-    Fitted counts add up to no more than the counts do.
+    Fitted counts add up to no more than the counts do. None of ordered categories, of which cuts
+    may be as close together as they like.
     """
     heaviest = most_of(family)
+    if family.link == "cumulative":
+        return None
     if family.log_scale:
         return heaviest * cast("ScaleFamily", family).sharpest
     if family.link == "identity":
@@ -496,7 +523,7 @@ def event(options: NoisyQuadraticOptions, noise_multiplier: float, rows: int) ->
 def usual_far(family: str) -> int:
     """Return the number of far iterates that a family has where none is asked for."""
     known = FAMILIES[family]
-    several = known.link in ("log", "softmax") or known.log_scale
+    several = known.link in ("log", *SEVERAL) or known.log_scale
     trials = known.link == "logit" and known.has_scale
     if is_skewed(known):
         return MOST_USUAL_FAR
@@ -526,6 +553,9 @@ def settle(
         raise SpecError("/sampler/estimand", message)
     if FAMILIES[facts.family].log_scale and estimand == "robust":
         message = f"must be model for {facts.family}, which is a robust regression by itself"
+        raise SpecError("/sampler/estimand", message)
+    if FAMILIES[facts.family].link == "cumulative" and estimand == "robust":
+        message = f"must be model for {facts.family}: its cuts are not those of weighted rows"
         raise SpecError("/sampler/estimand", message)
     if facts.unit_rows > 1 and estimand == "robust":
         message = "must be model where a person has several rows: a robust fit is of single rows"
@@ -774,6 +804,7 @@ def _problem(
 ) -> newton_path.Problem:
     """Return what a Newton path starts from."""
     p = rows.data.width * rows.classes + rows.family.log_scale
+    p = len(rows.start) if rows.family.link == "cumulative" else p
     mean, precision = _on_the_way(rows, p)
     return newton_path.Problem(
         family=rows.family,
@@ -825,6 +856,7 @@ def _kept(
         several_rows=rows.unit_rows > 1,
         most=_largest(rows, problem),
         odds=rows.family.link in ("logit", "softmax") and has_intercept(white),
+        ordered=rows.family.link == "cumulative",
         asked=problem.asked,
         prior=_judged(rows),
     )

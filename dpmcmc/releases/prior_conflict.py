@@ -109,6 +109,14 @@ def _roomy(release: Quadratic, precision: Floats) -> Floats:
     part = np.clip(values - CLEAR_SDS * noise, LEAST_SQUARE, USUAL_SD**2) / USUAL_SD**2
     wider = np.eye(d)
     wider[np.ix_(loose, loose)] = (vectors / np.sqrt(part)) @ vectors.T
+    if release.ordered:  # a shift of the middle moves all cuts alike
+        cuts = release.classes
+        own = np.diag(1.0 / np.append(1.0, precision[cuts:]))
+        wide = wider @ own @ wider
+        variances = np.diag(1.0 / precision)
+        variances[:cuts, :cuts] += middle @ (wide - own) @ middle
+        variances[cuts:, cuts:] = wide[1:, 1:]
+        return np.asarray(np.linalg.inv(variances))
     precisions = np.zeros((len(precision), len(precision)))
     precisions[range(len(precision)), range(len(precision))] = precision
     for k in range(0, d * release.classes, d):
@@ -132,7 +140,12 @@ def narrow(release: Quadratic) -> NDArray[np.bool_]:
 
 
 def _of_all(release: Quadratic, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return (p,) flags of columns (d,) for all coefficients; a log scale is of no column."""
+    """Return (p,) flags of columns (d,) for all coefficients; a log scale is of no column.
+
+    Cuts are of the first.
+    """
+    if release.ordered:
+        return np.concatenate((np.tile(flags[0], release.classes), flags[1:]))
     return np.concatenate((np.tile(flags, release.classes), np.zeros(int(release.log_scale), bool)))
 
 

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from scipy.special import chdtri, polygamma
 
 from dpmcmc.families.scores.base import TINY
+from dpmcmc.formula.cuts import spread_out
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import categories, scales, shares
+from dpmcmc.releases import categories, ordered, scales, shares
 from dpmcmc.releases.categories import even, roots_of, turned, within
 from dpmcmc.releases.quadratic_steps import MIN_WEIGHT_CUT, shrunk
 from dpmcmc.releases.whitening import Whitening
@@ -181,6 +182,7 @@ class Quadratic:
     looks are pooled to the first of the places; else None.
     tail_sd: of the log scale, by what is not known of residuals that are cut. unseen_sd: what clips
     may have left out of a coefficient's score, were tails that noise hides as long as others are.
+    ordered: whether coefficients are cuts and slopes, so that p is k + d - 1: see formula/cuts.py.
     log_scale: whether the last coefficient is the log of a scale, so that p is d + 1. most is then
     of each coefficient (p,). skewed: whether residuals are, so that it hangs together with others.
     part: of the likelihood that counts, as a power; less than 1 of few rows. At 0 posteriors are
@@ -232,6 +234,7 @@ class Quadratic:
     part: float = 1.0
     by_counts: bool = False
     several_rows: bool = False
+    ordered: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers that JSON holds."""
@@ -292,8 +295,11 @@ class Quadratic:
     def changes(self, moves: Floats) -> float:
         """Return the rms change of log odds in rows with a rare response, by moves (m, p) of u.
 
-        Their squares are added up. 0 where predictors are no log odds, or no response is rare.
+        Their squares are added up. 0 where predictors are no log odds, or no response is rare. Of
+        ordered categories the log of a gap between cuts counts as well, however frequent they are.
         """
+        if self.ordered:
+            return ordered.changes(self.places[1], self.paid, moves @ self.root.T)
         if not self.odds:
             return 0.0
         back = np.linalg.inv(self.root)
@@ -319,7 +325,15 @@ class Quadratic:
     @property
     def classes(self) -> int:
         """Number of predictors of a row that have coefficients of all covariates."""
+        if self.ordered:
+            return len(self.place) - len(self.whitening) + 1
         return (len(self.place) - self.log_scale) // len(self.whitening)
+
+    def of_predictors(self, coefficients: Floats) -> Floats:
+        """Return those (k d, ...) of each predictor in turn, given coefficients (p, ...)."""
+        if not self.ordered:
+            return coefficients
+        return np.asarray(spread_out(self.classes, len(self.whitening)) @ coefficients)
 
     def predictor_moments(self) -> Floats:
         """Return (k, k) by which moves (..., k) of coefficients change the predictors of rows.
@@ -427,10 +441,18 @@ class Quadratic:
         """Return (k, i), of how many events the information along ways (k, p, i) by u is, at least.
 
         Along each the curvature is 1. A row that is sure to have an event tells 1 of its predictor,
-        or 1 / the squared scale of residuals, and columns are within [-1, 1].
+        or 1 / the squared scale of residuals, and columns are within [-1, 1]; one that is sure to
+        be between two cuts tells 1 of the log of their gap.
         """
         p, d = len(self.place) - self.log_scale, len(self.whitening)
         moved = np.abs(self.root @ ways)
+        if self.ordered:  # slopes are those of all predictors
+            cuts = self.classes
+            slopes = moved[:, cuts:].sum(axis=1)
+            gaps = np.abs(np.diff((self.root @ ways)[:, :cuts], axis=1))
+            apart = gaps / np.maximum(np.diff(self.place[:cuts]), TINY)[:, None]
+            largest = np.maximum(moved[:, :cuts].max(axis=1) + slopes, apart.max(axis=1))
+            return np.asarray(np.maximum(largest, TINY) ** -2.0)
         blocks = moved[:, :p].reshape(len(moved), p // d, d, -1)
         scale = math.exp(self.place[-1]) if self.log_scale else self.residual_sd
         largest = blocks.sum(axis=2).max(axis=1) / scale

@@ -247,7 +247,8 @@ def predictor_sd(release: Quadratic, precision: Floats) -> float:
     held = root.T @ (precision[:p, None] * root)
     covariance = root @ np.linalg.solve(likelihood + held, root.T)
     moments = release.predictor_moments()
-    each = covariance.reshape(p // len(moments), len(moments), -1, len(moments))
+    covariance = release.of_predictors(release.of_predictors(covariance).T)
+    each = covariance.reshape(-1, len(moments), len(covariance) // len(moments), len(moments))
     total = float(np.einsum("cicj,ij->", each, moments))
     return math.sqrt(max(total, 0.0) / len(each))
 
@@ -259,7 +260,7 @@ def _reach(release: Quadratic, step: Floats, precision: Floats) -> float:
     (p,) by u.
     """
     moments = release.predictor_moments()
-    moves = (release.root @ step).reshape(-1, len(moments))
+    moves = release.of_predictors(release.root @ step).reshape(-1, len(moments))
     change = float(np.einsum("ci,ij,cj->", moves, moments, moves)) / len(moves)
     return math.hypot(predictor_sd(release, precision), math.sqrt(max(change, 0.0)))
 
@@ -284,7 +285,7 @@ def _unsure(release: Quadratic, step: Floats, precision: Floats | None) -> float
     Their probabilities are exponentials of these, and a quadratic is one of them near 0 alone.
     step: (p,) by u.
     """
-    if not release.odds:
+    if not (release.odds or release.ordered):
         return 0.0
     p, noise = len(release.place), release.unsure_sd**2
     prior = np.zeros(p) if precision is None else precision[:p]

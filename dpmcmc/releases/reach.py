@@ -9,16 +9,18 @@ what cannot be excluded, of any responses. Proof: docs/proofs/noisy_quadratic.md
 
 import math
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from typing import cast
 
 import numpy as np
-from scipy.special import bdtrik, nbdtrik, pdtrik
+from scipy.special import bdtrik, expit, nbdtrik, pdtrik
 
 from dpmcmc.families.multinomial import averaged
+from dpmcmc.families.ordinal import slopes_of
 from dpmcmc.families.scores.base import TINY, Family, ScaleFamily, SkewedFamily
 from dpmcmc.families.scores.given import Given, most_of, shift_of, usual_of
 from dpmcmc.mechanisms.joint_sums import Floats
+from dpmcmc.releases import ordered
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE, has_intercept
 from dpmcmc.releases.whitening import Whitening
 
@@ -87,6 +89,9 @@ def farthest(
         location, log_scale = scaled.information
         squares = np.array([[d / location], [1.0 / log_scale]])
         return _kept(float(scaled.longest(squares)[0]) / math.sqrt(d + 1.0))
+    if family.link == "cumulative":
+        share = float(ordered.shares(place, white).min())
+        return _kept(1.0 / math.sqrt(max(share, LEAST_SHARE)))
     back = np.linalg.inv(white.root)
     second, places = back.T @ back, place.reshape(-1, len(back))
     mean = places @ second[0] + shift_of(family)
@@ -185,7 +190,7 @@ def longest(
 ) -> float:
     """Return how long any row's score can be, in mean lengths, by public bounds: see `farthest`.
 
-    root: (k d, k d), coordinates. box: bounds (d,) of covariates. largest: d, and the largest norm
+    root: (k d, p), coordinates. box: bounds (d,) of covariates. largest: d, and the largest norm
     of a row. Infinite where responses or offsets have no bound that is of use.
     """
     if family.log_scale:
@@ -198,6 +203,8 @@ def longest(
         return math.inf
     d, max_row_norm = largest
     classes = [root[k : k + d] for k in range(0, len(root), d)]
+    if family.link == "cumulative":
+        return _longest_ordered(classes, place, largest[1], box) / math.sqrt(root.shape[1])
     ways = [*classes, *(a - b for k, a in enumerate(classes) for b in classes[:k])]
     norms = [float(np.linalg.norm(way, 2)) * max_row_norm for way in ways]
     length = max(min(norm, across(way, box)) for norm, way in zip(norms, ways, strict=True))
@@ -210,7 +217,26 @@ def longest(
         norm = math.hypot(max_row_norm, 1.0)
         away_most = min(float(np.linalg.norm(away)) * norm, across(away, wide))
         psi = math.sqrt(heaviest) * (half + away_most) / scale**2
-    return float(length * psi / math.sqrt(len(root)))
+    return float(length * psi / math.sqrt(root.shape[1]))
+
+
+def _longest_ordered(
+    classes: list[Floats], place: Floats, max_row_norm: float, box: tuple[Floats, Floats] | None
+) -> float:
+    """Return how long a score of an ordered category can be, of cuts at a released place.
+
+    classes: (d, p) of each cut. Two of them differ in the intercept alone: what pulls the cuts of a
+    category apart is the same in all rows, and what else its score has lies between those of both.
+    """
+    norms = [float(np.linalg.norm(way, 2)) * max_row_norm for way in classes]
+    lengths = [min(norm, across(way, box)) for norm, way in zip(norms, classes, strict=True)]
+    pulls = slopes_of(place[: len(classes), None])[0][1:, 0] - expit(-place[1 : len(classes)])
+    apart = [float(np.linalg.norm(a[0] - b[0])) for a, b in pairwise(classes)]
+    between = [
+        pull * way + max(ends)
+        for pull, way, ends in zip(pulls.tolist(), apart, pairwise(lengths), strict=True)
+    ]
+    return float(max(*lengths, *between))
 
 
 def across(root: Floats, box: tuple[Floats, Floats] | None) -> float:

@@ -245,6 +245,44 @@ def test_a_response_of_several_categories_from_the_plan_to_free_predictions(hous
     assert told["bayes_factors"][0]["log_bayes_factor"] > 5.0
 
 
+@pytest.mark.usefixtures("known_noise")
+def test_ordered_categories_from_the_plan_to_free_predictions(house):
+    analyst, dataset = house.user("analyst"), with_jobs(house)
+    asked = {
+        "dataset": dataset,
+        "model": CHOSEN | {"family": "cumulative"},
+        "privacy": {"epsilon": 3.0, "delta": 1e-6},
+    }
+    planned = analyst.post("/v1/plans", json=asked)
+    assert planned.status_code == 200, planned.text
+    assert planned.json()["usable"]
+    job = analyst.post("/v1/jobs", json=asked)
+    assert job.status_code == 202, job.text
+    house.run(job.json()["id"])
+    place = f"/v1/jobs/{job.json()['id']}"
+    done = analyst.get(place).json()
+    assert done["spec"]["model"]["family"] == "ordinal"
+    assert done["verdict"]["status"] == "reliable"
+    rows = analyst.get(f"{place}/summary").json()["parameters"]
+    assert [one["name"] for one in rows] == ["low|medium", "medium|high", "age", "sex[Male]"]
+    assert 0.03 < rows[2]["q05"] < rows[2]["q95"] < 0.07  # a year: 1 / 20
+    question = {
+        "prior": {"low|medium": {"kind": "normal", "loc": 0.0, "scale": 1.0}},
+        "given": [{"age": 25, "sex": "Male"}, {"age": 80, "sex": "Male"}],
+        "contrasts": [{"medium|high": 1.0, "low|medium": -1.0}],
+        "null": [{"age": 0.0}],
+    }
+    answer = analyst.post(f"{place}/posteriors?scale=design", json=question)
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    young, old = (one["probabilities"] for one in told["predictions"])
+    assert list(young) == JOBS["categories"]
+    assert young["high"]["q95"] < old["high"]["q05"]
+    assert sum(one["mean"] for one in old.values()) == pytest.approx(1.0)
+    assert told["contrasts"][0]["q05"] > 0.3
+    assert told["bayes_factors"][0]["log_bayes_factor"] > 5.0
+
+
 @pytest.mark.parametrize(
     ("job", "pointer", "word"),
     [

@@ -117,6 +117,7 @@ OTHERS = (
     "noisy_quadratic, a whitening again",
     "noisy_quadratic, missing",
     "noisy_quadratic, multinomial",
+    "noisy_quadratic, ordinal",
     "dp_penalty, after a release",
     "dp_barker, after a release",
     "dp_vi, linear",

@@ -1692,6 +1692,22 @@ SEVERAL = (
         f"{CLASSES}::test_a_job_names_coefficients_by_category_and_column",
     ),
     Bug(
+        "cuts that a step may put out of order",
+        "dpmcmc/releases/ordered.py",
+        "in_order",
+        "np.maximum(np.diff(after[:cuts]), LEFT * np.diff(before[:cuts]))",
+        "np.diff(after[:cuts])",
+        "tests/core/test_ordinal.py::test_cuts_stay_in_order_whatever_a_step_says",
+    ),
+    Bug(
+        "a pull on the upper cut of a category alone",
+        "dpmcmc/families/ordinal.py",
+        "slopes_of",
+        "below[:-1] -= pull",
+        "below[:-1] -= 0.0 * pull",
+        "tests/core/test_ordinal.py::test_a_row_says_the_gradient_of_its_log_likelihood",
+    ),
+    Bug(
         "a chain takes rows with several predictors",
         "dpmcmc/planner/resolve.py",
         "chains_know",

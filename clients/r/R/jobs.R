@@ -18,8 +18,8 @@
 #' @param epsilon What the job may cost. It has no default.
 #' @param ... Must be empty: what follows is given by its name.
 #' @param family Such as `"logistic"`, `"linear"`, `"poisson"`, `"negative_binomial"`,
-#'   `"student_t"`, `"gamma"`, `"multinomial"`, `"weibull"` for `Surv(time, event)` (which is
-#'   exponential where none is named), or a family of R with the same link:
+#'   `"student_t"`, `"gamma"`, `"multinomial"`, `"ordinal"`, `"weibull"` for `Surv(time, event)`
+#'   (which is exponential where none is named), or a family of R with the same link:
 #'   `binomial()`, `gaussian()`, `poisson()`, `Gamma("log")`. By default that of the response's
 #'   type: logistic for two categories, multinomial for more, linear for a number; a message says
 #'   which. The service reads it off responses of two columns.

@@ -62,7 +62,7 @@ class Terms:
     minus: Floats = field(default_factory=lambda: NONE)
 
 
-Link = Literal["identity", "log", "logit", "softmax"]
+Link = Literal["identity", "log", "logit", "softmax", "cumulative"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,9 @@ class Variance:
 
 
 BINOMIAL = Variance(1.0, -1.0)
+
+
+SEVERAL = ("softmax", "cumulative")  # links of responses of several categories
 
 
 class Family(Protocol):

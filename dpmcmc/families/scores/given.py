@@ -15,6 +15,7 @@ import numpy as np
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families.scores.base import (
+    SEVERAL,
     TINY,
     Evaluation,
     Family,
@@ -140,7 +141,7 @@ def check(
         raise SpecError("/sampler/algorithm", f"(1 | {design.grouping.column}) is for {ALGORITHM}")
     if not is_given(design, model):
         return
-    if family is None or family.link == "softmax":
+    if family is None or family.link in SEVERAL:
         raise SpecError("/model", f"{model.family} knows no offsets and no weights")
     if algorithm not in (None, "auto", ALGORITHM):
         raise SpecError("/sampler/algorithm", f"offsets and weights are for {ALGORITHM}")

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpmcmc.base.errors import SpecError
+from dpmcmc.families import ordinal
 from dpmcmc.families.multinomial import categories_of, probabilities
 from dpmcmc.families.scores.responses import Response
+from dpmcmc.formula.cuts import spread_out
 from dpmcmc.formula.design import Design
 from dpmcmc.formula.variables import column_of
 from dpmcmc.inputs.schema import NumberColumn
@@ -137,6 +139,9 @@ class Effect:
 class Fitted:
     """Coefficients (draw, k d) of a design, for k linear predictors of a row, concatenated.
 
+    cuts: how many cuts between ordered categories coefficients (draw, k + d - 1) begin with; else
+    0.
+
     response: None where the model has no response of one predictor. sds: (draw,) of the residuals.
     groups: (draw, group + 1) effects of a model with groups, the last of a group not seen before.
     """
@@ -146,9 +151,12 @@ class Fitted:
     coefficients: Floats
     sds: Floats
     groups: Floats | None = None
+    cuts: int = 0
 
     @property
     def _classes(self) -> int:
+        if self.cuts:
+            return self.cuts
         return int(self.coefficients.shape[1]) // len(self.design.parameters)
 
     def _response(self, pointer: str) -> Response:
@@ -191,9 +199,17 @@ class Fitted:
             response = self._response(pointer)
             return {"": response.mean(self.predictors(given, pointer), self.sds)}
         x, offset = settings.rows(self.design, given, pointer)
-        weights = self.coefficients.reshape(len(self.coefficients), self._classes, len(x))
-        first, others = probabilities((weights @ x + offset).swapaxes(0, 1))
-        return dict(zip(categories_of(self.design), [first, *others], strict=True))
+        coefficients = self.coefficients
+        if self.cuts:
+            coefficients = coefficients @ spread_out(self.cuts, len(x)).T
+        weights = coefficients.reshape(len(coefficients), self._classes, len(x))
+        etas = (weights @ x + offset).swapaxes(0, 1)
+        if self.cuts:
+            each = list(ordinal.probabilities(etas))
+        else:
+            first, others = probabilities(etas)
+            each = [first, *others]
+        return dict(zip(categories_of(self.design), each, strict=True))
 
     def _prediction(self, response: Response, eta: Floats, random: RandomSource) -> Prediction:
         new_row, mean = None, response.mean(eta, self.sds)

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families import MODELS
+from dpmcmc.formula import cuts
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.posterior.free.effects import Comparison, Effect, Fitted, Predictions, Spread, spread
@@ -271,4 +272,5 @@ class FreePosterior:
             new = self.draws[:, own] * random.normals((len(self.draws),))
             groups = np.column_stack((self.draws[:, own + 1 :], new))
         response = MODELS[spec.model.family].response(spec.model.options)
-        return Fitted(response, design, self.draws[:, :d], sds, groups)
+        first = cuts.count(design, self.parameters)
+        return Fitted(response, design, self.draws[:, :d], sds, groups, first)

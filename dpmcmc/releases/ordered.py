@@ -1,0 +1,110 @@
+"""Cuts between ordered categories: where they are at first, and that they stay in order.
+
+Everything here is a function of released numbers.
+"""
+
+import math
+
+import numpy as np
+from scipy.special import expit, logit
+
+from dpmcmc.families.ordinal import information, probabilities
+from dpmcmc.families.scores.base import TINY
+from dpmcmc.formula.cuts import spread_out
+from dpmcmc.mechanisms.joint_sums import Floats
+from dpmcmc.releases.quadratic_steps import Iterate
+from dpmcmc.releases.whitening import Whitening, kept, lifted
+
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(9)  # of means over normal predictors
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+LEAST_WEIGHT = 0.1  # of a row in the score
+LEAST_SHARE = 1e-6  # of a category
+LEFT = 0.25  # of a gap between cuts, at least, after a step: its log is what scores are lines in
+CLEAR = 1.5  # sds of noise, that a first share is at least
+RARE = 0.05  # share of the first or the last category, below which its log odds are looked at
+
+
+def predictors(place: Floats, white: Whitening) -> tuple[Floats, float]:
+    """Return (k,) those of the mean row at coefficients (p,), and their sd over rows."""
+    back = np.linalg.inv(white.root)
+    second, d = back.T @ back, len(back)
+    cuts, slopes = np.split(place, [len(place) - d + 1])
+    mean = second[0, 1:]
+    covariance = second[1:, 1:] - np.outer(mean, mean)
+    return cuts - mean @ slopes, math.sqrt(max(float(slopes @ covariance @ slopes), 0.0))
+
+
+def shares(place: Floats, white: Whitening) -> Floats:
+    """Return (k + 1,) about how frequent categories are at coefficients (p,)."""
+    eta, sd = predictors(place, white)
+    return np.asarray(probabilities(eta[:, None] + sd * NODES) @ WEIGHTS)
+
+
+def coordinates(place: Floats, white: Whitening) -> Floats:
+    """Return (p, p), coordinates in which the expected curvature of a row is round at (p,).
+
+    Of normal covariates with the released moments: rows with other predictors have other ones.
+    """
+    eta, sd = predictors(place, white)
+    d, back = len(white.root), np.linalg.inv(white.root)
+    whole, second, slopes = spread_out(len(eta), d), back.T @ back, place[len(eta) :]
+    mean, along = second[0], np.zeros(d)
+    covariance = second - np.outer(mean, mean)
+    if sd > 0.0:
+        along[1:] = covariance[1:, 1:] @ slopes / sd
+    covariance = covariance - np.outer(along, along)
+    curve, held = np.zeros((len(place), len(place))), np.zeros((len(place), len(place)))
+    for node, weight in zip(NODES, WEIGHTS, strict=True):
+        own = weight * information(eta[:, None] - sd * node)[..., 0]
+        row = mean + node * along
+        curve += whole.T @ np.kron(own, covariance + np.outer(row, row)) @ whole
+        held += whole.T @ np.kron(own, white.held) @ whole
+    sizes = np.diag(1.0 / np.sqrt(np.maximum(np.diag(curve), TINY)))
+    return kept(np.asarray(sizes @ lifted(sizes @ curve @ sizes, 0.0)), held)
+
+
+def first_cuts(iterate: Iterate, rows: float, cuts: int) -> Floats:
+    """Return (k,) cuts by the shares of categories that scores at slopes of 0 tell.
+
+    A score of a cut is its density times the difference of two categories' frequencies, each over
+    the one expected. A share is no less than its noise.
+    """
+    place, sums, inverse = iterate.place[:cuts], iterate.sums, np.linalg.inv(iterate.root)
+    expected_shares, density = probabilities(place), expit(place) * expit(-place)
+    own = information(place[:, None])[..., 0]
+    seen = (inverse.T @ sums.curvature @ inverse)[:cuts, :cuts] / rows
+    weight = float(np.clip(np.trace(seen) / np.trace(own), LEAST_WEIGHT, 1.0))
+    steps = -np.tril(np.ones((cuts + 1, cuts)), -1) / density  # (k + 1, k): relative frequencies
+    change = expected_shares[:, None] * (steps - expected_shares @ steps) @ inverse.T[:cuts]
+    change /= rows * weight
+    noise = sums.sds[0] * np.linalg.norm(change, axis=1)
+    seen_shares = expected_shares + change @ sums.score
+    least = np.maximum(CLEAR * noise, LEAST_SHARE)
+    kept_shares = np.maximum(seen_shares, least)
+    return np.asarray(logit(np.cumsum(kept_shares / kept_shares.sum())[:-1]))
+
+
+def in_order(before: Floats, after: Floats, cuts: int) -> Floats:
+    """Return coefficients (p,) after a step, no gap of whose cuts is less than a part of what it
+    was. Their mean stays."""
+    gaps = np.maximum(np.diff(after[:cuts]), LEFT * np.diff(before[:cuts]))
+    moved = np.concatenate(([0.0], np.cumsum(gaps)))
+    made = after.copy()
+    made[:cuts] = moved + (after[:cuts].mean() - moved.mean())
+    return made
+
+
+def changes(place: Floats, white: Whitening, moves: Floats) -> float:
+    """Return the largest rms change that moves (m, p) make: of the log of a gap between cuts, or
+    of the log odds of the first or the last category in the mean row where that is rare.
+
+    Their squares are added up.
+    """
+    eta, cuts = predictors(place, white)[0], len(place) - len(white.root) + 1
+    back = np.linalg.inv(white.root)
+    mean, frequent = back[:, 0] @ back, probabilities(eta)
+    gaps = np.diff(moves[:, :cuts]) / np.maximum(np.diff(place[:cuts]), TINY)
+    ends = moves[:, [0, cuts - 1]] - (moves[:, cuts:] @ mean[1:])[:, None]
+    rare = ends[:, frequent[[0, -1]] < RARE]
+    each = np.concatenate((gaps, rare), axis=1)
+    return float(np.sqrt((each**2).sum(axis=0)).max(initial=0.0))
