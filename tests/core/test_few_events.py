@@ -25,7 +25,7 @@ ROWS, RARE = 20_000, 2000
 KINDS, ANSWERS = ("u", "v", "w"), ("no", "some", "all")
 DISPERSION = 2.0
 FAMILIES = ("logistic", "multinomial", "poisson", "negative_binomial")
-REMEDIES = ("merge", "narrower priors", "larger budget")
+REMEDIES = ("join", "narrower priors", "larger epsilon")
 
 
 def schema_of(family, *columns, rows=ROWS):
