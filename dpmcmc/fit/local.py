@@ -41,6 +41,8 @@ from dpmcmc.inputs.schema import (
     zero_to_one,
 )
 from dpmcmc.inputs.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec, Spend, UpTo
+from dpmcmc.inputs.spooled import spooled
+from dpmcmc.inputs.streamed import AnyRows
 from dpmcmc.inputs.units import by_units, digest_of, grouped
 from dpmcmc.planner import Plan, check_rows, cost_of, expected_seconds, shortfall
 from dpmcmc.planner import plan as planned_job
@@ -98,6 +100,7 @@ def _bar(share: float, elapsed: float) -> str:
     return f"[{'#' * full}{'.' * (WIDTH - full)}] {share:4.0%}  {left:4.0f} s left"
 
 
+SPOOLED_NUMBERS = 2**24  # 128 MiB, above which rows that come in batches are not held in memory
 DRAWS = ("normals", "uniforms", "integers", "words")  # what a source of randomness draws
 FORMULA = 'is needed, such as "y ~ age + sex"'
 FAMILIES: dict[str, FamilyName] = {
@@ -142,7 +145,9 @@ def sample(
         The rows: a data frame (pandas, polars, Arrow, ...), or a mapping of column names to numbers
         or words of the declared categories. Or a dataset of Arrow (`pyarrow.dataset.dataset`), an
         iterator of such frames or a RecordBatchReader, which is read once: batch by batch, and only
-        the columns of the formula are kept, eight bytes for a number and four for a category.
+        the columns of the formula are kept, eight bytes for a number and four for a category. Of
+        many rows they are kept in an encrypted temporary file, where the algorithm is
+        noisy_quadratic and units are rows; otherwise in memory.
     schema
         Declared columns and number of rows: `Schema.from_frame` makes one.
     epsilon
@@ -218,10 +223,14 @@ def sample(
     check_rows(known, planned)
     yes_or_no = planned.spec.model.formula if planned.spec.model.family == "logistic" else None
     read = columns_read(make_design(known, planned.spec.model.formula), planned.spec.model)
-    table = checked_rows(known, data, planned.cost.delta, budget, read, yes_or_no)
+    release = RELEASES.get(planned.spec.sampler.algorithm)
+    streams = release is not None and release.streams
+    checked = checked_rows(
+        known, data, planned.cost.delta, budget, read, yes_or_no, streams=streams
+    )
     if not planned.usable and not accept_low_quality:
         raise LowQualityError(*shortfall(known, planned, spec))
-    rows, permit, taken = paid_rows(table, planned.event, budget, known.unit)
+    rows, permit, taken = paid_rows(checked, planned.event, budget, known.unit)
     result, drawn = _ran(known, planned, (rows, permit), whitening, progress, random)
     if drawn is None:
         return result
@@ -373,7 +382,7 @@ def modelled(schema: Schema, formula: object, family: str | None, prior: Prior) 
 def _ran(
     schema: Schema,
     planned: Plan,
-    opened: tuple[Private[Table], Permit],
+    opened: tuple[Private[AnyRows], Permit],
     whitening: StoredRelease | None,
     progress: bool | None,
     random: RandomSource | None,
@@ -403,12 +412,15 @@ def owned(
     delta: float,
     budget: Budget | None,
     read: Collection[str],
-) -> tuple[Private[Table], Permit, Taken | None]:
+    *,
+    streams: bool = True,
+) -> tuple[Private[AnyRows], Permit, Taken | None]:
     """Return rows of the caller's own, the permit that opens them for one event, and what was paid.
 
     Arguments and errors are those of `checked_rows` and `paid_rows`.
     """
-    return paid_rows(checked_rows(schema, data, delta, budget, read), happens, budget, schema.unit)
+    checked = checked_rows(schema, data, delta, budget, read, streams=streams)
+    return paid_rows(checked, happens, budget, schema.unit)
 
 
 def checked_rows(
@@ -418,13 +430,17 @@ def checked_rows(
     budget: Budget | None,
     read: Collection[str],
     yes_or_no: str | None = None,
-) -> Table:
+    *,
+    streams: bool = True,
+) -> AnyRows:
     """Return rows that suit the schema, with the columns that the call reads; nothing is paid.
 
     data: as in `sample`. delta: of the call. read: names of columns, from the call alone. What the
     others hold is not looked at. yes_or_no: a formula whose response is to be 0 and 1 alone.
+    streams: whether the call can do with rows that are not in memory. Many that come in batches
+    then lie in a temporary file, encrypted under a key of this process.
     Raises SpecError where a delta is no promise for so many rows, ValueError where data do not suit
-    the schema.
+    the schema, and OSError where the temporary file finds no room.
     """
     check_delta("/privacy/delta", delta, schema.units, schema.unit)
     if budget is not None:
@@ -432,15 +448,37 @@ def checked_rows(
     unit = schema.privacy_unit
     named = {*read, unit.column} if isinstance(unit, PrivacyUnit) else {*read}
     batches = batches_of(data, named)
+    many = schema.rows * len(named) > SPOOLED_NUMBERS and not isinstance(unit, PrivacyUnit)
+    if batches is not None and streams and many:
+        tables = _tables(schema, batches, read)
+        if yes_or_no is not None:
+            tables = _with_yes_or_no(schema, yes_or_no, tables)
+        return spooled(schema, tables)
     table = table_of(schema, columns_of(data) if batches is None else batches, read)
     if yes_or_no is not None:
         _check_yes_or_no(schema, yes_or_no, table)
     return table
 
 
+def _tables(
+    schema: Schema, batches: Iterator[Mapping[str, Sequence[object]]], read: Collection[str]
+) -> Iterator[Table]:
+    """Yield batches of rows as clamped tables. Raises ValueError as `table_of` does."""
+    for batch in batches:
+        rows = rows_of(batch) if batch else 0
+        yield Table(_clamped_columns(schema, batch, rows, read), rows)
+
+
+def _with_yes_or_no(schema: Schema, formula: str, tables: Iterator[Table]) -> Iterator[Table]:
+    """Yield tables whose responses are yes or no. Raises ValueError."""
+    for table in tables:
+        _check_yes_or_no(schema, formula, table)
+        yield table
+
+
 def paid_rows(
-    table: Table, happens: Event, budget: Budget | None, unit: str
-) -> tuple[Private[Table], Permit, Taken | None]:
+    checked: AnyRows, happens: Event, budget: Budget | None, unit: str
+) -> tuple[Private[AnyRows], Permit, Taken | None]:
     """Return checked rows, the permit that opens them for one event, and what was paid.
 
     budget: pays; without one the cost is the caller's to account for. unit: whom the event
@@ -449,10 +487,10 @@ def paid_rows(
     taken = None if budget is None else budget.take(happens, unit)
     subject = str(uuid.uuid4())
     permit = Permit(subject=subject, event_digest=digest(happens))
-    return Private(table, subject=subject), permit, taken
+    return Private(checked, subject=subject), permit, taken
 
 
-def dummy_rows(schema: Schema, happens: Event) -> tuple[Private[Table], Permit]:
+def dummy_rows(schema: Schema, happens: Event) -> tuple[Private[AnyRows], Permit]:
     """Return as many rows as a schema has, made of it alone, and the permit that opens them.
 
     The permit opens nothing else: no other rows have the identifier of these.

@@ -77,9 +77,8 @@ AnyRows = Table | Streamed
 
 
 def pieces(rows: AnyRows, names: Names) -> Iterator[Table]:
-    """Yield rows in few tables: all at once where they are in memory. One pass."""
-    parts = rows.parts(names)
-    return parts if isinstance(rows, Table) else in_blocks(parts, PIECE_ROWS)
+    """Yield rows in few tables, whose counts are added up. One pass."""
+    return in_blocks(rows.parts(names), PIECE_ROWS)
 
 
 def in_blocks(parts: Iterator[Table], size: int) -> Iterator[Table]:

@@ -57,9 +57,12 @@ from dpmcmc.privacy.pld import leaves
 from dpmcmc.privacy.promises import check_delta
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER
 from dpmcmc.releases import RELEASES
+from dpmcmc.releases.design_rows import is_held
 from dpmcmc.releases.newton_path import round_multipliers
 from dpmcmc.releases.reuse import Earlier, reused
 from dpmcmc.samplers.algorithms import ALGORITHMS
+
+HOLDS_ROWS = "all {rows:,} rows are held in memory while it runs"
 
 # Columns of a design that depend on one another in every row that the schema allows.
 #
@@ -352,6 +355,8 @@ def plan(
     rounds = _costs_of_rounds(schema, resolved) if goes_on else ()
     if goes_on:
         reasons = (*reasons, _of_rounds(rounds))
+    if holds_rows(design, resolved.sampler.algorithm):
+        reasons = (*reasons, HOLDS_ROWS.format(rows=schema.rows))
     few = of_few_rows(schema, resolved.sampler.algorithm)
     found = warnings(facts, spec, filled, cost.epsilon) if advise else ()
     return Plan(
@@ -400,6 +405,13 @@ def _costs_of_rounds(schema: Schema, spec: JobSpec) -> tuple[float, ...]:
         some = replace(spec, sampler=replace(options, rounds=k + 1), privacy=privacy)
         costs.append(cost_of(event(schema, some), spec.privacy.delta).epsilon)
     return tuple(costs)
+
+
+def holds_rows(design: Design, algorithm: str) -> bool:
+    """Return whether a run has many rows in memory all at once, by public facts."""
+    release = RELEASES.get(algorithm)
+    in_pieces = release is not None and release.streams
+    return not in_pieces and not is_held(design.schema.rows, len(design.parameters))
 
 
 def _of_rounds(rounds: Sequence[float]) -> str:

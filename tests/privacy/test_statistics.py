@@ -29,7 +29,7 @@ from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, STATISTIC_LA
 from dpmcmc.queries.statistics.call import release_statistic
 from dpmcmc.queries.statistics.mechanisms import SmoothLaplaceNoise, beta_of, smooth_sensitivity
 from dpmcmc.queries.statistics.plans import StatisticRequest, planned
-from dpmcmc.queries.statistics.release import in_cells, of_values, release, summed
+from dpmcmc.queries.statistics.release import in_cells, of_parts, release, summed
 from tests.sources import Seeded
 
 COLUMNS = (
@@ -145,7 +145,7 @@ def test_replacing_a_row_moves_what_gets_noise_by_the_sensitivity_at_most(kind, 
     plan = planned(schema_of(3), asked, 1.0, 0.0)
     most = cells(plan.paid.noise_multiplier)
     last = [-1e300, -2.0, -0.3, 0.0, 1.7, 3.0, 1e300, math.nan, math.inf]
-    found = [summed(plan, in_cells(plan, np.array([0.2, 2.0, x]), most)) for x in last]
+    found = [summed(plan, [np.array([0.2, 2.0, x])], most) for x in last]
     far = max(np.abs(u - v).sum() for u, v in itertools.combinations(found, 2))
     assert far == most
     assert plan.statistic.sensitivity == pytest.approx(width, rel=1e-15)
@@ -320,7 +320,7 @@ def test_the_integers_of_an_order_statistic_are_of_a_scale_that_changes_slowly(
     monkeypatch.setattr("dpmcmc.queries.statistics.release.laplace_noise", drawn)
     for high in range(n + 1):
         values = np.where(np.arange(n) < high, 3.0, -2.0)
-        centres.append(of_values(plan, values, Seeded(1)).values[0])
+        centres.append(of_parts(plan, [values], Seeded(1)).values[0])
     logs = np.log(np.array(scales, np.longdouble))
     assert np.abs(np.diff(logs)).max() <= allowed
     assert np.abs(np.diff(logs)).max() > 0.99 * allowed

@@ -6,12 +6,21 @@ from typing import Any
 
 import pytest
 
+from app.services.jobs.kinds.chains import ChainJob
+from app.services.jobs.kinds.dry import DryChainJob
+from app.services.jobs.kinds.tasks import TaskJob
 from app.storage import files
 from app.storage.errors import StoreAwayError
 from app.storage.files import DatasetFiles, name_of
 from app.storage.local_store import LocalStore
 from app.storage.store import Source
+from dpmcmc import planner
+from dpmcmc.inputs.options import DpHmcOptions, NoisyQuadraticOptions
+from dpmcmc.inputs.schema import NumberColumn, Schema
+from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
 from dpmcmc.privacy import discrete
+from dpmcmc.queries.summaries.statistics import Counts
+from dpmcmc.queries.tasks import StatisticTask, SummariesTask, TaskSpec, plan_task
 from dpmcmc.releases import design_rows
 from tests.api.support import Caller, House, job_of
 from tests.worker.test_run import Clock, kinds, recover, row, shown
@@ -135,3 +144,36 @@ def test_a_file_that_is_damaged_between_two_passes_ends_the_job_and_the_debit_st
     assert (ended["status"], ended["error"]["code"]) == ("failed", "dataset_unavailable")
     assert kinds(house, dataset) == PAID
     assert passes[0] == 3
+
+
+def test_what_reads_rows_in_pieces_is_admitted_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()  # of what counts as large
+    names = [f"x{k}" for k in range(10)]
+    columns = tuple(NumberColumn(name=name, lower=0.0, upper=1.0) for name in names)
+    few, many = (Schema(columns=columns, rows=rows) for rows in (10**4, 10**8))
+    model = ModelSpec(family="linear", formula="x0 ~ .")
+    privacy = PrivacySpec(epsilon=1.0, delta=1e-9)
+    release = JobSpec(model=model, privacy=privacy, sampler=NoisyQuadraticOptions())
+    chain = JobSpec(model=model, privacy=privacy, sampler=DpHmcOptions())
+    for made, spec, held in (
+        (ChainJob, release, False),
+        (ChainJob, chain, True),
+        (DryChainJob, release, True),
+    ):
+        plan = planner.plan(many, spec, advise=False)
+        assert (made(plan.spec).memory_bytes(many, plan) > 2**33) == held
+        assert any("held in memory" in reason for reason in plan.reasons) == (spec is chain)
+        short = planner.plan(few, spec, advise=False)
+        assert not any("held in memory" in reason for reason in short.reasons)
+    for task, held in (
+        (SummariesTask(statistics=(Counts(("x1",)),)), False),
+        (StatisticTask(column="x1", noise="laplace"), False),
+        (StatisticTask(column="x1", form="median", noise="smooth_laplace"), True),
+    ):
+        own = PrivacySpec(epsilon=1.0, delta=1e-9)
+        asked = TaskSpec(task=task, privacy=own)
+        made_plan = plan_task(many, asked)
+        assert (TaskJob(asked).memory_bytes(many, made_plan) > 2**33) == held
+        assert any("held in memory" in reason for reason in made_plan.reasons) == held

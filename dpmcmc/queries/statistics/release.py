@@ -1,13 +1,14 @@
 """The only place where statistics of rows get their noise. Proof: docs/proofs/statistics.md."""
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.private import Permit, Private
-from dpmcmc.inputs.streamed import AnyRows
+from dpmcmc.inputs.streamed import AnyRows, pieces
 from dpmcmc.mechanisms.sums import release_sums
 from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.discrete import scale_of
@@ -50,11 +51,14 @@ def release(
     never on rows.
     """
     name = plan.request.column
-    table = opened(plan.paid, rows, permit, plan.schema).whole([name])
-    values = table.columns[name].astype(np.float64)
+    source = opened(plan.paid, rows, permit, plan.schema)
+    if plan.request.form == "batch":
+        parts = (piece.columns[name].astype(np.float64) for piece in pieces(source, [name]))
+        return of_parts(plan, parts, random)
+    values = source.whole([name]).columns[name].astype(np.float64)
     if plan.request.form == "sequential":
         values = shuffled(values, random)
-    return of_values(plan, values, random)
+    return of_parts(plan, [values], random)
 
 
 def shuffled(values: Floats, random: RandomSource) -> Floats:
@@ -63,9 +67,14 @@ def shuffled(values: Floats, random: RandomSource) -> Floats:
     return np.asarray(values[np.lexsort((second, first))])
 
 
-def of_values(plan: StatisticPlan, values: Floats, random: RandomSource) -> ReleasedStatistic:
-    """Return the noisy statistic of opened rows. Privacy: plan.paid.event."""
-    return RELEASES[plan.request.noise](plan, values, random)
+def of_parts(
+    plan: StatisticPlan, parts: Iterable[Floats], random: RandomSource
+) -> ReleasedStatistic:
+    """Return the noisy statistic of opened rows. Privacy: plan.paid.event.
+
+    parts: values of rows. Where the form is no batch there is one, of all rows.
+    """
+    return RELEASES[plan.request.noise](plan, parts, random)
 
 
 def in_cells(plan: StatisticPlan, values: Floats, most: int) -> Integers:
@@ -75,9 +84,20 @@ def in_cells(plan: StatisticPlan, values: Floats, most: int) -> Integers:
     return np.clip(np.rint(share * most), 0.0, float(most)).astype(np.int64)
 
 
-def summed(plan: StatisticPlan, each: Integers) -> Integers:
-    """Return the exact values before noise: the sum (1,), or each row (rows,)."""
-    return each if plan.request.form == "sequential" else each.sum(keepdims=True)
+def summed(plan: StatisticPlan, parts: Iterable[Floats], most: int) -> Integers:
+    """Return the exact values before noise in whole steps: the sum (1,), or each row (rows,)."""
+    if plan.request.form == "sequential":
+        return in_cells(plan, _all_of(parts), most)
+    total = np.zeros(1, np.int64)
+    for values in parts:
+        total += in_cells(plan, values, most).sum()
+    return total
+
+
+def _all_of(parts: Iterable[Floats]) -> Floats:
+    """Return the values of all rows, which are one part."""
+    (values,) = parts
+    return values
 
 
 def in_units(plan: StatisticPlan, noisy: Floats | Integers, most: int) -> Floats:
@@ -96,30 +116,34 @@ def noise_of(plan: StatisticPlan) -> GaussianNoise | LaplaceNoise:
     return LaplaceNoise(sensitivity * (1 << log2_scale(z)) / cells(z))
 
 
-def with_gaussian(plan: StatisticPlan, values: Floats, random: RandomSource) -> ReleasedStatistic:
+def with_gaussian(
+    plan: StatisticPlan, parts: Iterable[Floats], random: RandomSource
+) -> ReleasedStatistic:
     """Return a sum, or every row, with noise of sd slightly above z times the sensitivity."""
     z = plan.paid.noise_multiplier
-    sums = summed(plan, in_cells(plan, values, GAUSSIAN_CELLS)).astype(np.float64)[:, None]
+    sums = summed(plan, parts, GAUSSIAN_CELLS).astype(np.float64)[:, None]
     noisy, _ = release_sums(random, STATISTIC_GAUSSIAN, [sums], float(GAUSSIAN_CELLS), z)
     return released_statistic(plan, in_units(plan, noisy[:, 0], GAUSSIAN_CELLS))
 
 
-def with_laplace(plan: StatisticPlan, values: Floats, random: RandomSource) -> ReleasedStatistic:
+def with_laplace(
+    plan: StatisticPlan, parts: Iterable[Floats], random: RandomSource
+) -> ReleasedStatistic:
     """Return a sum, or every row, with noise of scale slightly above z times the sensitivity."""
     z = plan.paid.noise_multiplier
     most, scale = cells(z), 1 << log2_scale(z)
-    sums = summed(plan, in_cells(plan, values, most))
+    sums = summed(plan, parts, most)
     noise = laplace_noise(random, STATISTIC_LAPLACE, z, scale, sums.shape)
     return released_statistic(plan, in_units(plan, sums + noise, most))
 
 
 def with_smooth_laplace(
-    plan: StatisticPlan, values: Floats, random: RandomSource
+    plan: StatisticPlan, parts: Iterable[Floats], random: RandomSource
 ) -> ReleasedStatistic:
     """Return the median or maximum with Laplace noise scaled to its smooth sensitivity."""
     epsilon, z = plan.epsilon, plan.paid.noise_multiplier
     beta = beta_of(epsilon, plan.failure)
-    ordered = np.sort(in_cells(plan, values, ORDER_CELLS)).astype(np.float64)
+    ordered = np.sort(in_cells(plan, _all_of(parts), ORDER_CELLS)).astype(np.float64)
     centre = order_statistic(ordered, plan.rank)
     smooth = smooth_sensitivity(ordered, plan.rank, beta, 0.0, float(ORDER_CELLS))
     scale = math.ceil(2.0 * (1.0 + 2.0**-40) * float(smooth) / epsilon)
@@ -127,8 +151,11 @@ def with_smooth_laplace(
     return released_statistic(plan, in_units(plan, centre.astype(np.int64) + noise, ORDER_CELLS))
 
 
-def with_flips(plan: StatisticPlan, values: Floats, random: RandomSource) -> ReleasedStatistic:
+def with_flips(
+    plan: StatisticPlan, parts: Iterable[Floats], random: RandomSource
+) -> ReleasedStatistic:
     """Return randomised responses of binary rows."""
+    values = _all_of(parts)
     flipped = flips(random, RANDOMISED_RESPONSE, plan.epsilon, values.shape)
     return released_statistic(plan, np.asarray((values == 1.0) ^ flipped, np.float64))
 

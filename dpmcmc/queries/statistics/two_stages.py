@@ -41,7 +41,7 @@ from dpmcmc.queries.statistics.plans import (
     planned,
 )
 from dpmcmc.queries.statistics.populations import Population, moments
-from dpmcmc.queries.statistics.release import noise_of, of_values, released_statistic, shuffled
+from dpmcmc.queries.statistics.release import noise_of, of_parts, released_statistic, shuffled
 
 Floats = NDArray[np.float64]
 MIN_GRID_WEIGHT = 1e-6  # weight of a value of theta
@@ -134,9 +134,9 @@ def release_of_stages(
     name = plan.first.request.column
     values = opened(plan.paid, rows, permit, both).whole([name]).columns[name].astype(np.float64)
     values, split = shuffled(values, random), plan.first.schema.rows
-    first = of_values(plan.first, values[:split], random)
+    first = of_parts(plan.first, [values[:split]], random)
     power, _ = _chosen(plan, weights_of(first, plan.population, plan.thetas))
-    second = of_values(_with_power(plan.second, power), values[split:], random)
+    second = of_parts(_with_power(plan.second, power), [values[split:]], random)
     return read_stages(plan, first.values[0], power, second.values[0])
 
 

@@ -39,6 +39,8 @@ TASKS: dict[type[Task], Callable[[Schema, Any, PrivacySpec], Planned]] = {
     StatisticTask: statistic.planned,
     TwoStagesTask: two_stages.planned,
 }
+MANY_ROWS = 2**24
+HOLDS_ROWS = "all rows of the column are held in memory while it runs"
 FREE = "computed from what the job released: nothing is charged, and no row is read"
 
 
@@ -75,6 +77,7 @@ def plan_task(schema: Schema, spec: TaskSpec) -> TaskPlan:
     planned = _planned(schema, spec)
     short = _shortfall(planned)
     check_delta("/privacy/delta", planned.paid.cost.delta, schema.units, schema.unit)
+    many = schema.rows > MANY_ROWS
     return TaskPlan(
         spec=spec,
         event=planned.paid.event,
@@ -87,11 +90,17 @@ def plan_task(schema: Schema, spec: TaskSpec) -> TaskPlan:
         expected_width=None,
         usable=short is None,
         warnings=() if short is None else (short[0],),
-        reasons=(planned.noise,),
+        reasons=(planned.noise, *([HOLDS_ROWS] if many and holds_rows(spec.task) else [])),
         parameters=(),
         numbers=planned.numbers,
         memory=planned.memory,
     )
+
+
+def holds_rows(task: Task) -> bool:
+    """Return whether a task has all values of a column in memory at once, however many they are."""
+    one_by_one = isinstance(task, StatisticTask) and task.form != "batch"
+    return one_by_one or isinstance(task, TwoStagesTask)
 
 
 def shortfall(schema: Schema, spec: TaskSpec) -> tuple[str, float | None] | None:

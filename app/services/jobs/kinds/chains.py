@@ -174,11 +174,11 @@ class ChainJob(PaidJob):
         that are read anew at every pass, for STREAMED_ROWS alone.
         """
         widths = len(schema.columns) + 2 * len(plan.parameters) + 2 * plan.num_chains
-        held = STREAMED_ROWS if self._streams(schema, plan) else schema.rows
+        held = STREAMED_ROWS if self.streams(schema, plan) else schema.rows
         numbers = held * (widths + ROW_NUMBERS) + DRAW_COPIES * self.numbers(plan)
         return BASE_BYTES + 8 * numbers
 
-    def _streams(self, schema: Schema, plan: planner.Plan) -> bool:
+    def streams(self, schema: Schema, plan: planner.Plan) -> bool:
         """Return whether a run reads rows anew at every pass: they are many, and it can."""
         release = RELEASES.get(plan.spec.sampler.algorithm)
         width = len(make_design(schema, plan.spec.model.formula).parameters)

@@ -53,6 +53,10 @@ class DryChainJob(ChainJob):
         """Return nothing: what was released of the data has no place here."""
         return ()
 
+    def streams(self, schema: Schema, plan: planner.Plan) -> bool:
+        """Return False: made rows are made at once."""
+        return False
+
     def work(self, session: Session, schema: Schema) -> Work:
         """Return the job ready to run. Raises UnrunnableError."""
         event = planner.event(schema, self.spec)

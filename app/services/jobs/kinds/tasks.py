@@ -20,10 +20,12 @@ from app.services.jobs.kinds.base import (
     Work,
 )
 from dpmcmc.inputs.schema import Column, NumberColumn, Schema
+from dpmcmc.inputs.streamed import PIECE_ROWS
 from dpmcmc.queries.summaries.statistics import Counts
 from dpmcmc.queries.tasks import (
     TaskPlan,
     TaskSpec,
+    holds_rows,
     plan_task,
     run_task,
     seconds_of,
@@ -96,8 +98,10 @@ class TaskJob(PaidJob):
         """Return the most memory that a process takes which runs it.
 
         Eight bytes for every value of the dataset, ROW_NUMBERS for every row, and what is released.
+        Where rows are counted in pieces, for two of these.
         """
-        numbers = schema.rows * (len(schema.columns) + ROW_NUMBERS) + plan.numbers
+        held = schema.rows if holds_rows(plan.spec.task) else min(schema.rows, 2 * PIECE_ROWS)
+        numbers = held * (len(schema.columns) + ROW_NUMBERS) + plan.numbers
         return BASE_BYTES + 8 * numbers + plan.memory
 
     def answer_bytes(self, schema: Schema, plan: TaskPlan) -> int:
