@@ -42,7 +42,7 @@ FAMILIES = {
     for name, model in MODELS.items()
     if (family := model.rows(ModelOptions(dispersion=DISPERSION))) is not None
     and name
-    not in ("student_t", "gamma", "binomial", "exponential", "weibull")  # see student_t, glms
+    not in ("student_t", "gamma", "binomial", "exponential", "weibull", "ordinal")  # see glms
 }
 COUNTS = ("poisson", "negative_binomial")
 DRAWS, LEVEL = 4000, (0.05, 0.95)

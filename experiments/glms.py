@@ -1,4 +1,4 @@
-"""Gamma, binomial, exponential and Weibull regression, simulated and real, beside their fits.
+"""Gamma, binomial, exponential, Weibull and ordinal regression, simulated and real, and their fits.
 
 Nothing is given to `dpmcmc.sample` but data, bounds, a formula and a budget. The fit without
 privacy is the maximum likelihood one of the same model, with sandwich sds. Of each cell: how many
@@ -16,9 +16,10 @@ import numpy as np
 from scipy import optimize
 
 from dpmcmc import CategoryColumn, ModelSpec, NumberColumn, Schema, sample
+from experiments import ordered
 from experiments.baselines import DELTA
 from experiments.calibration import LEVEL, code_version
-from experiments.real_data import HOUSE, PUPIL, RIDES, WAGE, made, read
+from experiments.real_data import CRASH, HEALTH, HOUSE, PUPIL, RIDES, WAGE, made, read
 from experiments.reporting import add_missing, rows_of, table_of_cells
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -35,14 +36,23 @@ LEFT = {
     "binomial": "y | trials(n)",
     "exponential": "surv(y, n)",
     "weibull": "surv(y, n)",
+    "ordinal": "y",
 }
-FIRST = {"gamma": 2.0, "binomial": -1.0, "exponential": -2.0, "weibull": 2.0}  # intercepts
+# intercepts, or cuts
+FIRST = {
+    "gamma": (2.0,),
+    "binomial": (-1.0,),
+    "exponential": (-2.0,),
+    "weibull": (2.0,),
+    "ordinal": (-2.0, -0.5, 0.5, 2.5),
+}
 SHAPE = 1.5  # of times
 ENDS = {  # of the response and of what stands beside it
     "gamma": ((0.01, 100.0), None),
     "binomial": ((0.0, 20.0), (1.0, 20.0)),
     "exponential": ((0.01, 20.0), (0.0, 1.0)),
     "weibull": ((0.01, 20.0), (0.0, 1.0)),
+    "ordinal": ((0.0, 4.0), None),
 }
 SIMULATED = {f"{family} {rows}": (family, rows) for family in LEFT for rows in (2000, 20_000)}
 
@@ -51,6 +61,11 @@ def fitted(family, x, y, beside):
     """Return the maximum likelihood fit (d,) and its sandwich sds; with a log scale behind it."""
     if family == "weibull":
         return of_times(x, np.log(y), beside)
+    if family == "ordinal":
+        theta = ordered.fitted(x, y)[0]
+        scores, whole = ordered.told(x, y, theta)
+        back = np.linalg.inv(whole)
+        return theta, np.sqrt(np.diag(back @ scores.T @ scores @ back))
     theta = np.zeros(len(x))
     if family == "gamma":
         theta[0] = np.log(y.mean())
@@ -120,6 +135,8 @@ def simulated(name, rng):
     family, n = SIMULATED[name]
     a, b, g = rng.uniform(-1, 1, n), np.clip(0.3 * rng.normal(size=n), -1, 1), rng.integers(0, 3, n)
     x, truth = np.stack([np.ones(n), a, b, g == 1, g == 2]), np.append(FIRST[family], EFFECTS)
+    if family == "ordinal":
+        return family, x, ordered.drawn(x, truth, rng), None, ENDS[family], truth
     whole = np.append(truth, -np.log(SHAPE)) if family == "weibull" else truth
     return family, x, *drawn(family, truth @ x, rng), ENDS[family], whole
 
@@ -162,6 +179,31 @@ def above(folder, name, response, columns, ends):
     return "gamma", case.x, case.y, None, (ends, None)
 
 
+def in_order(name, response, columns, most, when=None):
+    """Return a cell of ordered categories, numbered from 0 to most."""
+    case = made("linear", "real", name, response, columns, (0.0, most), when)
+    return "ordinal", case.x, case.y, None, ((0.0, most), None)
+
+
+def injuries():
+    """Injuries in crashes: none, possible, slight, incapacitating, fatal."""
+    told = ["0.0", "1.0", "2.0", "3.0", "4.0"]
+    return in_order(
+        "nasscds", "injSeverity", CRASH, 4.0, lambda known: np.isin(known["injSeverity"], told)
+    )
+
+
+def health():
+    """Self-rated health: poor, fair, good, excellent; up to five years of the same people."""
+
+    def rated(known):
+        poor, fair, good = (known[key] == "1" for key in ("hlthp", "hlthf", "hlthg"))
+        return np.select([poor, fair, good], [0.0, 1.0, 2.0], 3.0)
+
+    rest = {key: how for key, how in HEALTH.items() if key not in ("hlthg", "hlthf")}
+    return in_order("randhie", rated, rest, 3.0)
+
+
 FOUND = {
     "wages": lambda: above("real", "cps1988", "wage", WAGE, (50.0, 5000.0)),
     "expenditure": lambda: above(
@@ -171,6 +213,8 @@ FOUND = {
     "casual rides": rides,
     "leaving a study": leaving,
     "leaving, weibull": lambda: ("weibull", *leaving()[1:]),
+    "injuries": injuries,
+    "health": health,
 }  # fmt: skip
 
 
@@ -188,8 +232,13 @@ def declared(family, x, y, beside, ends):
         name: np.where(row > 0.5, "1", "0") if word else row
         for name, row, word in zip(names, x[1:], words, strict=True)
     }
-    facts.append(NumberColumn(name="y", lower=ends[0][0], upper=ends[0][1]))
-    columns["y"] = y
+    if family == "ordinal":
+        words = tuple(str(k) for k in range(int(ends[0][1]) + 1))
+        facts.append(CategoryColumn(name="y", categories=words))
+        columns["y"] = np.array(words)[y.astype(int)]
+    else:
+        facts.append(NumberColumn(name="y", lower=ends[0][0], upper=ends[0][1]))
+        columns["y"] = y
     if beside is not None:
         facts.append(NumberColumn(name="n", lower=ends[1][0], upper=ends[1][1]))
         columns["n"] = beside
