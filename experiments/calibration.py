@@ -28,6 +28,7 @@ from dpmcmc.inputs.spec import ModelOptions
 from dpmcmc.privacy import accountant
 from dpmcmc.releases import prior_conflict
 from dpmcmc.releases.base import Facts
+from dpmcmc.releases.design_rows import HeldRows
 from dpmcmc.releases.noisy_quadratic import Rows, released, sd_inflation, usual_far
 from dpmcmc.releases.quadratic_verdict import verdict
 from experiments import categories
@@ -265,7 +266,7 @@ def one(case, y, mu, random, estimand="robust"):
     counts = case.family == "negative_binomial"
     options = ModelOptions(dispersion=case.dispersion if counts else None)
     family = MODELS[case.family].rows(options)
-    told = family, case.x, y / unit, start, mean, prior, 1.0
+    told = family, HeldRows(case.x, y / unit), start, mean, prior, 1.0
     declared = np.isin(case.x, (0.0, 1.0)).all(axis=1)  # such columns are declared as categories
     rows = Rows(
         *told, fixed=False, classes=d // len(case.x), indicators=declared, intercept=True,
