@@ -339,8 +339,8 @@ def _ordered_changes(
             seen = float(along @ expansion.curvature @ along) * (size / square) ** 2
             there = expansion.rows * size * size / square * math.exp(logs[1])
             ratio = max(1.0, seen / max(there, TINY))
-        common = int(np.argmax(frequent))
-        changes.append((ratio * float(np.abs(logs - logs[1]).max()), group, common, False))
+        end = 0 if logs[2] < logs[0] else k  # that all rows of the group may be in
+        changes.append((ratio * float(np.abs(logs - logs[1]).max()), group, end, False))
         if group.inside[0] != 1.0 or np.count_nonzero(group.inside) > 1:
             continue
         if group.weight is not group.inside:

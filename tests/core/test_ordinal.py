@@ -378,6 +378,17 @@ def test_a_category_that_hardly_any_row_has_is_said():
     assert fit.release.verdict.status != "reliable"
 
 
+@pytest.mark.parametrize("end", ["low", "top"])
+def test_a_group_that_is_all_at_an_end_is_said_with_its_name(end):
+    """Its coefficient has no mode: the likelihood is flat on one side."""
+    data, x, _ = people(10_000, 3)
+    data["grade"] = np.where(x[2] > 0.5, end, data["grade"])
+    for epsilon in (1.0, 100.0):
+        fit = result(data, epsilon)
+        assert fit.release.verdict.status != "reliable"
+    assert f"grade other than {end} in rows where sex is m" in fit.release.verdict.sentence
+
+
 def test_coefficients_are_told_in_the_units_of_columns():
     data, _, _ = people(20_000, 4)
     fit = result(data, 1e4)
