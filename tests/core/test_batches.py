@@ -179,7 +179,7 @@ def test_what_lies_in_the_temporary_file_tells_nothing(
     file.seek(0)
     content = file.read()
     assert len(content) == ROWS * (8 + 4) + 2 * 4 * 16
-    plain = rows.whole(("x",)).columns["x"].tobytes()
+    plain = table["x"].to_numpy().tobytes()
     assert not any(plain[at : at + 8] in content for at in range(0, 800, 8))
     file.seek(40)
     file.write(b"\0\0")

@@ -41,6 +41,7 @@ MODELS = {
     "logistic": ("logistic", "yes ~ x + z", None),
     "counts": ("poisson", "count ~ x + g", None),
     "multinomial": ("multinomial", "job ~ x + z", None),
+    "ordinal": ("ordinal", "job ~ x + z", None),
     "student_t": ("student_t", "num ~ x", None),
     "groups": ("logistic", "yes ~ x + (1 | g)", None),
 }

@@ -28,6 +28,7 @@ BATCHES = (
 SUBSETS = "tests/core/test_subsets.py"
 FILTER = "tests/core/test_filter.py"
 HOLDERS = "tests/api/test_holders.py"
+STREAMED = "tests/core/test_streamed.py"
 SHARES = f"{FILTER}::test_each_branch_is_full_at_its_own_share_of_delta_to_the_unit"
 ACCOUNT = "tests/ledger/test_account.py"
 LEFT_OUT = "tests/core/test_missing.py"
@@ -1006,6 +1007,40 @@ OPENING = (
         "permit.event_digest != digest(event(schema, spec))",
         "permit.event_digest is None",
         "tests/core/test_run.py::test_a_permit_for_another_event_opens_nothing",
+    ),
+    Bug(
+        "a fork reads rows on for the same payment",
+        "dpmcmc/inputs/streamed.py",
+        "Streamed.parts",
+        "os.getpid() != self._process",
+        "self._process is None",
+        f"{STREAMED}::test_a_fork_does_not_read_on",
+    ),
+    Bug(
+        "rows that came while a release reads them are summed",
+        "dpmcmc/inputs/streamed.py",
+        "Streamed.parts",
+        "rows != self.rows",
+        "rows < self.rows",
+        f"{STREAMED}::test_rows_that_came_or_went_meanwhile_are_refused[-1]",
+    ),
+    Bug(
+        "rows are counted twice once a store is back",
+        "app/storage/files.py",
+        "DatasetFiles._patiently",
+        "done += 1",
+        "done += 0",
+        "tests/storage/test_files.py"
+        "::test_a_pass_goes_on_where_it_was_once_the_store_is_back[folder]",
+        error="ValueError: the rows have changed",
+    ),
+    Bug(
+        "rows lie readable in the temporary file",
+        "dpmcmc/inputs/spooled.py",
+        "_Spool.add",
+        "self._cipher.encrypt(self._sealed.to_bytes(12), values.tobytes(), None)",
+        "values.tobytes() + bytes(16)",
+        "tests/core/test_batches.py::test_what_lies_in_the_temporary_file_tells_nothing",
     ),
     Bug(
         "private rows can be pickled",
