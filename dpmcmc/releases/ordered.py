@@ -8,7 +8,7 @@ import math
 import numpy as np
 from scipy.special import expit, logit
 
-from dpmcmc.families.ordinal import information, probabilities
+from dpmcmc.families.ordinal import LEAST_GAP, information, probabilities
 from dpmcmc.families.scores.base import TINY
 from dpmcmc.formula.cuts import spread_out
 from dpmcmc.mechanisms.joint_sums import Floats
@@ -19,6 +19,7 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(9)  # of means over normal p
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
 LEAST_WEIGHT = 0.1  # of a row in the score
 LEAST_SHARE = 1e-6  # of a category
+LEAST_CURVE = 1e-14  # of the largest one
 LEFT = 0.25  # of a gap between cuts, at least, after a step: its log is what scores are lines in
 CLEAR = 1.5  # sds of noise, that a first share is at least
 RARE = 0.05  # share of the first or the last category, below which its log odds are looked at
@@ -26,12 +27,22 @@ RARE = 0.05  # share of the first or the last category, below which its log odds
 
 def predictors(place: Floats, white: Whitening) -> tuple[Floats, float]:
     """Return (k,) those of the mean row at coefficients (p,), and their sd over rows."""
+    _, mean, covariance = _moments(white)
+    cuts, slopes = np.split(place, [len(place) - len(mean) + 1])
+    square = float(slopes @ covariance[1:, 1:] @ slopes)
+    return cuts - mean[1:] @ slopes, math.sqrt(max(square, 0.0))
+
+
+def _moments(white: Whitening) -> tuple[float, Floats, Floats]:
+    """Return the mean square of the intercept, and mean (d,) and covariance (d, d) over it.
+
+    It is 1 but for noise, which may be all there is: the covariance is positive all the same.
+    """
     back = np.linalg.inv(white.root)
-    second, d = back.T @ back, len(back)
-    cuts, slopes = np.split(place, [len(place) - d + 1])
-    mean = second[0, 1:]
-    covariance = second[1:, 1:] - np.outer(mean, mean)
-    return cuts - mean @ slopes, math.sqrt(max(float(slopes @ covariance @ slopes), 0.0))
+    second = back.T @ back
+    size = float(second[0, 0])
+    mean = second[0] / size
+    return size, mean, second / size - np.outer(mean, mean)
 
 
 def shares(place: Floats, white: Whitening) -> Floats:
@@ -46,10 +57,8 @@ def coordinates(place: Floats, white: Whitening) -> Floats:
     Of normal covariates with the released moments: rows with other predictors have other ones.
     """
     eta, sd = predictors(place, white)
-    d, back = len(white.root), np.linalg.inv(white.root)
-    whole, second, slopes = spread_out(len(eta), d), back.T @ back, place[len(eta) :]
-    mean, along = second[0], np.zeros(d)
-    covariance = second - np.outer(mean, mean)
+    size, mean, covariance = _moments(white)
+    whole, slopes, along = spread_out(len(eta), len(mean)), place[len(eta) :], np.zeros(len(mean))
     if sd > 0.0:
         along[1:] = covariance[1:, 1:] @ slopes / sd
     covariance = covariance - np.outer(along, along)
@@ -57,9 +66,10 @@ def coordinates(place: Floats, white: Whitening) -> Floats:
     for node, weight in zip(NODES, WEIGHTS, strict=True):
         own = weight * information(eta[:, None] - sd * node)[..., 0]
         row = mean + node * along
-        curve += whole.T @ np.kron(own, covariance + np.outer(row, row)) @ whole
+        curve += size * (whole.T @ np.kron(own, covariance + np.outer(row, row)) @ whole)
         held += whole.T @ np.kron(own, white.held) @ whole
-    sizes = np.diag(1.0 / np.sqrt(np.maximum(np.diag(curve), TINY)))
+    least = LEAST_CURVE * float(np.abs(curve).max()) + TINY
+    sizes = np.diag(1.0 / np.sqrt(np.maximum(np.diag(curve), least)))
     return kept(np.asarray(sizes @ lifted(sizes @ curve @ sizes, 0.0)), held)
 
 
@@ -81,6 +91,7 @@ def first_cuts(iterate: Iterate, rows: float, cuts: int) -> Floats:
     seen_shares = expected_shares + change @ sums.score
     least = np.maximum(CLEAR * noise, LEAST_SHARE)
     kept_shares = np.maximum(seen_shares, least)
+    kept_shares = np.maximum(kept_shares / kept_shares.sum(), LEAST_SHARE)
     return np.asarray(logit(np.cumsum(kept_shares / kept_shares.sum())[:-1]))
 
 
@@ -88,6 +99,7 @@ def in_order(before: Floats, after: Floats, cuts: int) -> Floats:
     """Return coefficients (p,) after a step, no gap of whose cuts is less than a part of what it
     was. Their mean stays."""
     gaps = np.maximum(np.diff(after[:cuts]), LEFT * np.diff(before[:cuts]))
+    gaps = np.maximum(gaps, LEAST_GAP)
     moved = np.concatenate(([0.0], np.cumsum(gaps)))
     made = after.copy()
     made[:cuts] = moved + (after[:cuts].mean() - moved.mean())
@@ -101,8 +113,7 @@ def changes(place: Floats, white: Whitening, moves: Floats) -> float:
     Their squares are added up.
     """
     eta, cuts = predictors(place, white)[0], len(place) - len(white.root) + 1
-    back = np.linalg.inv(white.root)
-    mean, frequent = back[:, 0] @ back, probabilities(eta)
+    mean, frequent = _moments(white)[1], probabilities(eta)
     gaps = np.diff(moves[:, :cuts]) / np.maximum(np.diff(place[:cuts]), TINY)
     ends = moves[:, [0, cuts - 1]] - (moves[:, cuts:] @ mean[1:])[:, None]
     rare = ends[:, frequent[[0, -1]] < RARE]

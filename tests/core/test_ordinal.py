@@ -490,3 +490,20 @@ def test_a_plan_knows_about_how_wide_runs_are_and_where_rows_do_not_stand_out():
     assert made.expected_width / 1.4 < np.median(wide) < 1.4 * made.expected_width
     assert made.usable
     assert not plan(schema_of(500), job(epsilon=0.05)).usable
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 1e-2, 1.0, 1e9])
+@pytest.mark.parametrize("formula", [FORMULA, "grade ~ 1", "grade ~ age * sex + pay"])
+def test_no_rows_and_no_noise_end_in_an_error(formula, epsilon):
+    """Where noise is all that there is of moments, too, or all rows have one category."""
+    for seed in range(6):
+        rows = (1, 2, 40)[seed % 3]
+        data, _, _ = people(rows, seed)
+        if seed > 2:
+            data["grade"] = np.full(rows, WORDS[seed % 4])
+        fit = sample(
+            data, schema=schema_of(rows), model=model_of(formula), epsilon=epsilon, delta=1e-6,
+            random=Seeded(seed), accept_low_quality=True, sampler="noisy_quadratic",
+        )  # fmt: skip
+        assert np.isfinite(fit.release.posterior(num_draws=50, random=Seeded(1)).draws).all()
+        assert fit.release.verdict.sentence
