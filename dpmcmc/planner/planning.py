@@ -198,12 +198,14 @@ class Plan(BasePlan):
 
     expected_ess, expected_width, usable, reasons: see `plan`. covariates: columns of the formula.
     rounds: of a job that goes on until its result is reliable, the epsilon that is paid after each
-    of its rounds if it ends there; the last is `cost`.
+    of its rounds if it ends there; the last is `cost`. streams: whether a run reads rows anew at
+    every pass, as they are many and it can.
     """
 
     spec: JobSpec
     covariates: tuple[str, ...]
     rounds: tuple[float, ...] = ()
+    streams: bool = False
 
     @property
     def algorithm(self) -> str:
@@ -355,7 +357,10 @@ def plan(
     rounds = _costs_of_rounds(schema, resolved) if goes_on else ()
     if goes_on:
         reasons = (*reasons, _of_rounds(rounds))
-    if holds_rows(design, resolved.sampler.algorithm):
+    many = not is_held(design.schema.rows, len(design.parameters))
+    release = RELEASES.get(resolved.sampler.algorithm)
+    streams = many and release is not None and release.streams
+    if many and not streams:
         reasons = (*reasons, HOLDS_ROWS.format(rows=schema.rows))
     few = of_few_rows(schema, resolved.sampler.algorithm)
     found = warnings(facts, spec, filled, cost.epsilon) if advise else ()
@@ -375,6 +380,7 @@ def plan(
         parameters=family.parameters(design, spec.model),
         covariates=tuple(design.covariates),
         rounds=rounds,
+        streams=streams,
     )
 
 
@@ -405,13 +411,6 @@ def _costs_of_rounds(schema: Schema, spec: JobSpec) -> tuple[float, ...]:
         some = replace(spec, sampler=replace(options, rounds=k + 1), privacy=privacy)
         costs.append(cost_of(event(schema, some), spec.privacy.delta).epsilon)
     return tuple(costs)
-
-
-def holds_rows(design: Design, algorithm: str) -> bool:
-    """Return whether a run has many rows in memory all at once, by public facts."""
-    release = RELEASES.get(algorithm)
-    in_pieces = release is not None and release.streams
-    return not in_pieces and not is_held(design.schema.rows, len(design.parameters))
 
 
 def _of_rounds(rounds: Sequence[float]) -> str:

@@ -283,10 +283,10 @@ def test_rows_are_opened_only_once_the_debit_is_anchored(
     files = type(house.services.vault.files)
     load = files.load
 
-    def watched(self: Any, row: Any, holders: Any) -> Any:
+    def watched(self: Any, *given: Any) -> Any:
         (anchor,) = house.services.vault.anchors.latest().values()
         seen.append(anchor.seq)
-        return load(self, row, holders)
+        return load(self, *given)
 
     monkeypatch.setattr(files, "load", watched)
     house.run(job)

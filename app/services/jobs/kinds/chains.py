@@ -42,8 +42,6 @@ from dpmcmc.planner.resolve import of_full_data
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.posterior.units import Scale, in_units
 from dpmcmc.privacy.events import Event, Gaussian, Repeat, WithoutReplacement
-from dpmcmc.releases import RELEASES
-from dpmcmc.releases.design_rows import is_held
 from dpmcmc.releases.reuse import Earlier, whitened_at
 from dpmcmc.releases.whitening import Whitening
 from dpmcmc.samplers.algorithms import OPTIONS
@@ -174,15 +172,13 @@ class ChainJob(PaidJob):
         that are read anew at every pass, for STREAMED_ROWS alone.
         """
         widths = len(schema.columns) + 2 * len(plan.parameters) + 2 * plan.num_chains
-        held = STREAMED_ROWS if self.streams(schema, plan) else schema.rows
+        held = STREAMED_ROWS if self.streams(plan) else schema.rows
         numbers = held * (widths + ROW_NUMBERS) + DRAW_COPIES * self.numbers(plan)
         return BASE_BYTES + 8 * numbers
 
-    def streams(self, schema: Schema, plan: planner.Plan) -> bool:
-        """Return whether a run reads rows anew at every pass: they are many, and it can."""
-        release = RELEASES.get(plan.spec.sampler.algorithm)
-        width = len(make_design(schema, plan.spec.model.formula).parameters)
-        return release is not None and release.streams and not is_held(schema.rows, width)
+    def streams(self, plan: planner.Plan) -> bool:
+        """Return whether a run reads rows anew at every pass."""
+        return plan.streams
 
     def columns(self, plan: planner.Plan) -> Sequence[str]:
         """Return the covariates."""

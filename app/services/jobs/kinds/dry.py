@@ -53,7 +53,7 @@ class DryChainJob(ChainJob):
         """Return nothing: what was released of the data has no place here."""
         return ()
 
-    def streams(self, schema: Schema, plan: planner.Plan) -> bool:
+    def streams(self, plan: planner.Plan) -> bool:
         """Return False: made rows are made at once."""
         return False
 
