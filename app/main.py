@@ -32,12 +32,14 @@ from app.api.routes import (
     job_events,
     jobs,
     operations,
+    sign_in,
     sources,
     tasks,
     users,
 )
 from app.api.sse import Notifier
 from app.api.waiting import ClientLeft
+from app.services.accounts.sign_in import SignIn
 from app.services.accounts.tokens import Tokens
 from app.services.context import Services, open_services
 from app.services.errors import Refusal
@@ -46,7 +48,7 @@ from app.services.results.fetch import watched
 from app.settings import Settings, settings
 from app.storage.errors import StoreAwayError, is_full
 from app.storage.sources import sources_in
-from app.web.session import COOKIE
+from app.web.session import COOKIES
 
 ROUTES = (
     datasets,
@@ -58,6 +60,7 @@ ROUTES = (
     access_requests,
     audit,
     catalogue,
+    sign_in,
     operations,
 )
 # The framework's own would tell exceptions' texts and uploads' times, by an environment variable.
@@ -105,10 +108,16 @@ def create_app(
         app.state.downloads, app.state.turns = downloads(chosen), Turns()
         provider = tokens or (Tokens(chosen) if chosen.oidc_issuer else None)
         app.state.tokens = provider
+        way_in = (
+            SignIn(app.state.services, provider) if provider and chosen.oidc_client_id else None
+        )
+        app.state.sign_in = way_in
         app.state.settle = partial(settled, provider) if provider else None
         app.state.notifier = Notifier(partial(watched, app.state.services), app.state.stopping)
         yield
         app.state.stopping.set()
+        if way_in is not None:
+            way_in.close()
         if planners is None:
             app.state.planners.close()
         app.state.services.close()
@@ -146,7 +155,7 @@ def create_app(
         return chosen.max_body_bytes
 
     seconds = chosen.request_seconds
-    front = {"metrics": app.state.metrics, "limit": limit, "seconds": seconds, "cookie": COOKIE}
+    front = {"metrics": app.state.metrics, "limit": limit, "seconds": seconds, "cookies": COOKIES}
     app.add_middleware(Front, **front)
     return app
 

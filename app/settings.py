@@ -28,6 +28,7 @@ SECRETS = (
     "anchor_webhook",
     "notice_webhook",
     "smtp_password",
+    "oidc_client_secret",
     "s3_access_key",
     "s3_secret_key",
     "otlp_headers",
@@ -125,8 +126,8 @@ class Settings(BaseSettings):
     public_url: str = Field(
         "",
         pattern=r"^(https?://[^@]+)?$",
-        description="http(s):// address at which people reach the dashboard, for links in messages;"
-        " unset: messages have none",
+        description="http(s):// address at which people reach the dashboard, for links in messages"
+        " and for an identity provider to lead back to; unset: messages have none",
     )
     notice_webhook: str = Field(
         "",
@@ -204,6 +205,29 @@ class Settings(BaseSettings):
     )
     oidc_skew_seconds: float = Field(
         60.0, ge=0, le=600, description="seconds by which the provider's clock may differ"
+    )
+    oidc_client_id: str = Field(
+        "",
+        description="the dashboard's client id at the provider; needs DPMCMC_PUBLIC_URL; unset: the"
+        " dashboard signs in with keys only",
+    )
+    oidc_client_secret: SecretStr = Field(
+        SecretStr(""), description="its secret; unset: it is a public client"
+    )
+    oidc_device_client_id: str = Field(
+        "",
+        description="the command line's client id at the provider, of a public client with the"
+        " device flow; unset: the command line signs in with keys only",
+    )
+    oidc_scopes: str = Field(
+        "openid",
+        pattern=r"^(?:[!#-\[\]-~]+ )*openid(?: [!#-\[\]-~]+)*$",
+        description="scopes that both ask for, separated by spaces; openid is one of them",
+    )
+    oidc_name: str = Field(
+        "",
+        max_length=60,
+        description="what people call the provider; unset: the host of its address",
     )
     recovery: bool = Field(
         True, description="whether `serve` runs a recovery process; more than one do no harm"
@@ -346,6 +370,10 @@ class Settings(BaseSettings):
         """Tokens are good for somebody, and for something."""
         if self.oidc_issuer and not (self.oidc_audience and self.oidc_roles):
             raise ValueError("DPMCMC_OIDC_ISSUER needs DPMCMC_OIDC_AUDIENCE and DPMCMC_OIDC_ROLES")
+        if self.oidc_client_id and not (self.oidc_issuer and self.public_url):
+            raise ValueError("DPMCMC_OIDC_CLIENT_ID needs DPMCMC_OIDC_ISSUER and DPMCMC_PUBLIC_URL")
+        if self.oidc_device_client_id and not self.oidc_issuer:
+            raise ValueError("DPMCMC_OIDC_DEVICE_CLIENT_ID needs DPMCMC_OIDC_ISSUER")
         return self
 
     @model_validator(mode="after")

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from uuid import uuid4
@@ -50,8 +50,8 @@ def header(scope: Scope, name: bytes) -> str:
     return next((v.decode("latin-1") for k, v in scope["headers"] if k == name), "")
 
 
-def _keep_own_cookie(scope: Scope, own: re.Pattern[bytes]) -> None:
-    """Leave of a request's cookies the dashboard's alone, in the form in which it was set.
+def _keep_own_cookies(scope: Scope, own: re.Pattern[bytes]) -> None:
+    """Leave of a request's cookies the dashboard's alone, in the form in which they were set.
 
     The framework would take every cookie of every request apart, in a time that grows with the
     square of one that is quoted.
@@ -60,8 +60,13 @@ def _keep_own_cookie(scope: Scope, own: re.Pattern[bytes]) -> None:
     if cookies:
         kept = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
         pairs = (cookie.strip() for cookie in cookies.split(b";"))
-        own_cookies = [cookie for cookie in pairs if own.fullmatch(cookie)][:1]
-        scope["headers"] = [*kept, *((b"cookie", cookie) for cookie in own_cookies)]
+        own_cookies = dict[bytes, bytes]()
+        for cookie in pairs:
+            if own.fullmatch(cookie):
+                own_cookies.setdefault(cookie.partition(b"=")[0], cookie)
+        if own_cookies:
+            kept.append((b"cookie", b"; ".join(own_cookies.values())))
+        scope["headers"] = kept
 
 
 class _Alive:
@@ -112,7 +117,7 @@ def _method(scope: Scope, *, head: bool = False) -> str:
 
 
 class Front:
-    """The outermost layer. cookie: the name of the dashboard's, which is the only one there is."""
+    """The outermost layer. cookies: the dashboard's own by name, and how long each may be."""
 
     def __init__(
         self,
@@ -120,21 +125,22 @@ class Front:
         metrics: Metrics,
         limit: Callable[[Scope], int],
         seconds: float,
-        cookie: str,
+        cookies: Mapping[str, int],
     ) -> None:
         self.app = app
         self.metrics = metrics
         self.limit = limit
         self.seconds = seconds
         self.refusals = Refusals()
-        self.cookie = re.compile(rf"{re.escape(cookie)}=[A-Za-z0-9._-]{{1,500}}".encode())
+        forms = (rf"{re.escape(name)}=[A-Za-z0-9._-]{{1,{most}}}" for name, most in cookies.items())
+        self.cookies = re.compile("|".join(forms).encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        _keep_own_cookie(scope, self.cookie)
+        _keep_own_cookies(scope, self.cookies)
         given = header(scope, b"x-request-id")
         request_id = given if REQUEST_ID.fullmatch(given) else str(uuid4())
         structlog.contextvars.clear_contextvars()

@@ -84,6 +84,7 @@ OPERATIONS = {
     "GET /v1/access-requests": "list_access_requests",
     "GET /v1/access-requests/{id}": "get_access_request",
     "PATCH /v1/access-requests/{id}": "answer_access_request",
+    "GET /v1/sign-in": "get_sign_in",
     "GET /v1/audit": "list_audit_entries",
     "POST /v1/audit/verify": "verify_audit",
     "GET /v1/restore": "get_restore",
@@ -120,7 +121,7 @@ PROBLEM = {
     "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
 SHOWN = (Problem, StatusEvent, JobEvent)
-PUBLIC = ("/healthz", "/readyz")
+PUBLIC = ("/healthz", "/readyz", "/v1/sign-in")
 
 
 def install(app: FastAPI) -> None:

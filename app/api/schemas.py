@@ -1474,6 +1474,27 @@ class MeOut(UserItem):
     email: str | None
 
 
+class ProviderOut(Answer):
+    """An identity provider (OpenID Connect) at which people sign in.
+
+    name: what people call it. scopes: to ask for. browser: the address at which a browser begins;
+    null: the dashboard takes keys only. device_client_id: the client id for the device flow (RFC
+    8628) of the command line; null: it takes keys only.
+    """
+
+    issuer: str
+    name: str
+    scopes: str
+    browser: str | None
+    device_client_id: str | None
+
+
+class SignInOut(Answer):
+    """How to sign in beside keys. provider: null where there are keys only."""
+
+    provider: ProviderOut | None
+
+
 class RegisteredOut(Answer):
     """Something registered, with the JSON schema of its options.
 

@@ -1,11 +1,14 @@
 """The process's secrets at work: encrypted rows, and the keyed hash of API keys."""
 
 import hmac
+import secrets
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sqlalchemy import inspect, select
 from sqlalchemy.exc import InterfaceError, OperationalError
 
@@ -13,7 +16,7 @@ from app.ledger.anchors import AnchorFile, Signer
 from app.settings import Settings
 from app.storage.files import DatasetFiles
 from app.storage.fingerprint import Fingerprints
-from app.storage.keys import KeyFileError, MasterKey, master_key
+from app.storage.keys import NONCE_BYTES, KeyFileError, MasterKey, master_key
 from app.storage.local_store import LocalStore
 from app.storage.rows import DatasetRow, FingerprintRow
 from app.storage.session import SessionFactory
@@ -33,13 +36,17 @@ _SEALS = (
 
 @dataclass(frozen=True, slots=True)
 class Vault:
-    """The datasets' files, uploads' fingerprints, ledgers' anchors, and the hash of API keys."""
+    """The datasets' files, uploads' fingerprints, ledgers' anchors, and the hash of API keys.
+
+    Texts that belong to signing in at a provider it seals, for a browser or for the database.
+    """
 
     files: DatasetFiles
     fingerprints: Fingerprints
     anchors: AnchorFile
     _pepper: bytes = field(repr=False)
     _tokens: bytes = field(repr=False)
+    _sign_ins: bytes = field(repr=False)
 
     def key_digest(self, token: str) -> bytes:
         """HMAC-SHA256 of an API key under a secret that is not in the database."""
@@ -49,6 +56,19 @@ class Vault:
         """An API key of 256 bits that follows from a request and a secret outside the database."""
         digest = urlsafe_b64encode(hmac.digest(self._tokens, request.encode(), "sha256"))
         return f"dpm_{digest.rstrip(b'=').decode()}"
+
+    def seal(self, secret: bytes, purpose: bytes) -> bytes:
+        """AES-256-GCM, bound to its purpose: what is sealed for one opens for no other."""
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        return nonce + AESGCM(self._sign_ins).encrypt(nonce, secret, purpose)
+
+    def unseal(self, sealed: bytes, purpose: bytes) -> bytes | None:
+        """What `seal` hid; None where it was not this, or under an earlier master key."""
+        try:
+            nonce, hidden = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
+            return AESGCM(self._sign_ins).decrypt(nonce, hidden, purpose)
+        except (InvalidTag, ValueError):
+            return None
 
 
 def open_vault(settings: Settings, sessions: SessionFactory) -> Vault:
@@ -66,8 +86,8 @@ def open_vault(settings: Settings, sessions: SessionFactory) -> Vault:
     check_seals(master, path, sessions)
     files = DatasetFiles(_store(settings), master)
     anchors = AnchorFile(settings.anchor_path, Signer(master.derive("anchors")))
-    secrets = master.derive(API_KEYS), master.derive("keys of idempotent requests")
-    return Vault(files, fingerprints_of(master), anchors, *secrets)
+    purposes = API_KEYS, "keys of idempotent requests", "sign-ins"
+    return Vault(files, fingerprints_of(master), anchors, *map(master.derive, purposes))
 
 
 def check_seals(master: MasterKey, path: Path, sessions: SessionFactory) -> None:

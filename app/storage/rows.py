@@ -131,6 +131,24 @@ class KeyRow(Base):
     revoked_at: Mapped[datetime | None]
 
 
+class ProviderSessionRow(Base):
+    """A dashboard's session that an identity provider began.
+
+    key_id: the session's key, which ends with the provider's token. sid: the provider's own name of
+    its session, where it has one. sealed: the ID token, and the refresh token where there is one,
+    under a key that is not in the database. ends_at: after which it is renewed no more.
+    renewing_until: while one process renews it.
+    """
+
+    __tablename__ = "provider_sessions"
+
+    key_id: Mapped[UUID] = mapped_column(ForeignKey("keys.id"), primary_key=True)
+    sid: Mapped[str | None] = mapped_column(String(255), index=True)
+    sealed: Mapped[bytes] = mapped_column(LargeBinary)
+    ends_at: Mapped[datetime] = mapped_column(index=True)
+    renewing_until: Mapped[datetime | None]
+
+
 class IdempotencyRow(Base):
     """What a user made with an Idempotency-Key: a user, a key or a dataset. Jobs have their own."""
 

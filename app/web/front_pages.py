@@ -1,16 +1,39 @@
 """Signing in and out, the way in, and what a reader sees where something is refused."""
 
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from app.web import session as sessions
-from app.web.inside import RefusedError
-from app.web.session import ForgedError, SignInNeededError
+from app.web.inside import Api, RefusedError
+from app.web.session import ATTEMPT, LABEL, LASTS, ForgedError, SignInNeededError
 from app.web.shown import page
 
 router = APIRouter(include_in_schema=False)
+MOST_ADDRESS = 64
+AGAIN = "Begin again, and tell whoever runs this service if it happens twice."
+REFUSALS = {  # why a sign-in at the provider came to nothing; its own words are shown nowhere
+    "unavailable": (503, "The provider cannot be reached now. Try again in a moment."),
+    "forged": (
+        400,
+        "This sign-in was not begun in this browser, was used already, or took more than ten"
+        " minutes. Begin again.",
+    ),
+    "denied": (403, "You did not sign in at the provider, or it does not let you in here."),
+    "provider": (502, f"The provider refused to sign you in. {AGAIN}"),
+    "token": (403, f"What the provider gave is not valid for this service. {AGAIN}"),
+    "role": (
+        403,
+        "The provider knows you, but your account has no role here. Ask whoever runs this service.",
+    ),
+    "disabled": (403, "Your user is disabled here. Ask an admin."),
+    "keys": (
+        409,
+        "You have as many keys and sessions as may be. Sign out elsewhere, or revoke some keys.",
+    ),
+}
 
 
 @router.get("/", response_model=None)
@@ -19,14 +42,14 @@ async def begin(request: Request) -> Response:
     try:
         await sessions.signed_in(request)
     except SignInNeededError:
-        return page(request, "login.html", None, then="/")
+        return await _entrance(request, "/")
     return RedirectResponse("/datasets", status_code=303)
 
 
 @router.get("/login", response_class=HTMLResponse)
 async def login(request: Request, then: str = "/") -> HTMLResponse:
-    """Ask for a key."""
-    return page(request, "login.html", None, then=_ours(then))
+    """Ask for a key, or lead to the identity provider."""
+    return await _entrance(request, _ours(then))
 
 
 @router.post("/login", response_model=None)
@@ -42,13 +65,88 @@ async def enter(request: Request) -> Response:
         message = str(refused)
         if refused.status == 401:
             message = "That key is not known here, or it has ended. Check it and paste it again."
-        return page(request, "login.html", None, 401, then=then, problem=message)
+        return await _entrance(request, then, 401, problem=message)
 
 
-@router.post("/logout", dependencies=[Depends(sessions.signed_in)])
-async def leave(request: Request) -> RedirectResponse:
-    """Sign out: the session's key is revoked."""
-    return await sessions.end(request)
+@router.post("/logout", response_model=None, dependencies=[Depends(sessions.signed_in)])
+async def leave(request: Request) -> Response:
+    """Sign out: the session's key is revoked, and the provider's session ends where it has one.
+
+    To the provider a page of ours leads: a form may be answered by no redirect to another site.
+    """
+    address = await sessions.end(request)
+    answer: Response = RedirectResponse("/login", status_code=303)
+    if address is not None:
+        answer = page(request, "onwards.html", None, then=address, title="Signed out here")
+    sessions.forget(answer)
+    return answer
+
+
+@router.get("/signin/oidc", response_model=None)
+async def to_provider(request: Request, then: str = "/") -> Response:
+    """Begin to sign in at the identity provider."""
+    try:
+        address, attempt = await _provider(request).begin(_ours(then))
+    except Exception as error:
+        return await _no_entrance(request, error, _ours(then))
+    answer = RedirectResponse(address, status_code=303)
+    sessions.keep_attempt(answer, attempt, secure=_secure(request))
+    return answer
+
+
+@router.get("/signin/oidc/callback", response_model=None)
+async def from_provider(request: Request) -> Response:
+    """Sign in with what the provider sent this browser back with.
+
+    The next page is asked for by a page of ours: with a redirect of another site's request the
+    browser would not send the session's cookie (SameSite=Strict).
+    """
+    cookie, query = request.cookies.get(ATTEMPT, ""), request.query_params.multi_items()
+    address = request.client.host[:MOST_ADDRESS] if request.client else None
+    answer: Response
+    try:
+        made = await _provider(request).finish(cookie, query, address, LABEL, LASTS)
+    except Exception as error:
+        answer = await _no_entrance(request, error, "/")
+    else:
+        answer = page(request, "onwards.html", None, then=_ours(made.then), title="Signed in")
+        sessions.keep(answer, str(made.key_id), made.key, secure=_secure(request))
+    sessions.forget_attempt(answer)
+    return answer
+
+
+@router.post("/signin/oidc/logout", response_model=None)
+async def provider_ended(request: Request) -> Response:
+    """End the sessions that the provider says have ended: its back-channel logout."""
+    told = (await sessions.fields_of(request)).get("logout_token", "")
+    return Response(status_code=200 if await _provider(request).end(told) else 400)
+
+
+def _provider(request: Request) -> Any:
+    """The way in by the identity provider. Raises RefusedError 404 where there is none."""
+    provider = request.app.state.sign_in
+    if provider is None:
+        raise RefusedError(404, {"detail": "This service has no identity provider."})
+    return provider
+
+
+def _secure(request: Request) -> bool:
+    return request.url.scheme == "https"
+
+
+async def _entrance(request: Request, then: str, status: int = 200, **told: str) -> HTMLResponse:
+    """The page of signing in."""
+    provider = (await Api(request, "").get("/v1/sign-in"))["provider"]
+    known = {"then": then, "provider": provider if provider and provider["browser"] else None}
+    return page(request, "login.html", None, status, **known, **told)
+
+
+async def _no_entrance(request: Request, error: Exception, then: str) -> HTMLResponse:
+    """The same, and why the provider let nobody in. Raises what is no answer to that."""
+    status, told = REFUSALS.get(getattr(error, "why", ""), (0, ""))
+    if not status:
+        raise error
+    return await _entrance(request, then, status, refusal=told)
 
 
 def _ours(then: str) -> str:

@@ -1,9 +1,10 @@
-"""Signing in with a key: a session is a key of its own, in a cookie that scripts cannot read.
+"""Signing in: a session is a key of its own, in a cookie that scripts cannot read.
 
-The key that is pasted is used once, to make another one that ends within the day and that signing
-out revokes; the users' list shows it like any other. Requests that change something must come from
-a page of this service: the cookie is not sent from other sites (SameSite=Strict), and a form holds
-a token that follows from the cookie.
+A key that is pasted is used once, to make another one that ends within the day and that signing
+out revokes; the users' list shows it like any other. Who signs in at an identity provider gets one
+that ends with the provider's token, and goes on where the provider gives the next one. Requests
+that change something must come from a page of this service: the cookie is not sent from other sites
+(SameSite=Strict), and a form holds a token that follows from the cookie.
 """
 
 import hashlib
@@ -15,13 +16,15 @@ from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
 from fastapi import Depends, Request
-from fastapi.responses import RedirectResponse
+from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from app.web.inside import Api, RefusedError
 
 LASTS = timedelta(hours=12)
-COOKIE = "dpmcmc_session"
+COOKIE, ATTEMPT = "dpmcmc_session", "dpmcmc_sign_in"
+COOKIES = {COOKIE: 500, ATTEMPT: 1600}  # and how long each may be
+ATTEMPT_SECONDS, ATTEMPT_PATH = 600, "/signin/oidc"
 LABEL = "browser session"
 SMALL_FORM = 4096  # bytes, taken apart by the event loop itself
 MOST_FIELDS = 5000
@@ -109,11 +112,22 @@ async def _session(request: Request, fields: Callable[[], Awaitable[dict[str, st
             raise ForgedError
     api = Api(request, key)
     try:
-        return Session(api, await api.get("/v1/users/me"), token)
+        return Session(api, await _user(request, api, key), token)
     except RefusedError as refused:
         if refused.status == 401:
             raise SignInNeededError(then) from None
         raise
+
+
+async def _user(request: Request, api: Api, key: str) -> dict[str, Any]:
+    """Return whose key this is. An ended one is good again where the provider renews it."""
+    try:
+        return await api.get("/v1/users/me")
+    except RefusedError as refused:
+        provider = request.app.state.sign_in
+        if refused.status != 401 or provider is None or not await provider.renew(key):
+            raise
+    return await api.get("/v1/users/me")
 
 
 Signed = Annotated[Session, Depends(signed_in)]
@@ -131,15 +145,41 @@ async def begin(request: Request, key: str, then: str) -> RedirectResponse:
             raise
         made = await _session_key(api, None)  # no later than the key itself, which ends sooner
     answer = RedirectResponse(then, status_code=303)
+    keep(answer, made["id"], made["key"], secure=request.url.scheme == "https")
+    return answer
+
+
+def keep(answer: Response, key_id: str, key: str, *, secure: bool) -> None:
+    """Have the browser keep a session."""
     answer.set_cookie(
         COOKIE,
-        f"{made['id']}.{made['key']}",
+        f"{key_id}.{key}",
         max_age=int(LASTS.total_seconds()),
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=secure,
     )
-    return answer
+
+
+def keep_attempt(answer: Response, attempt: str, *, secure: bool) -> None:
+    """Have the browser keep what binds a sign-in to it, until the provider sends it back.
+
+    It goes with requests that another site leads to (SameSite=Lax), to the pages of sign-ins.
+    """
+    answer.set_cookie(
+        ATTEMPT,
+        attempt,
+        max_age=ATTEMPT_SECONDS,
+        path=ATTEMPT_PATH,
+        httponly=True,
+        samesite="lax",
+        secure=secure,
+    )
+
+
+def forget_attempt(answer: Response) -> None:
+    """Have the browser forget a sign-in: what came back once comes back to nothing."""
+    answer.delete_cookie(ATTEMPT, path=ATTEMPT_PATH, httponly=True, samesite="lax")
 
 
 async def _session_key(api: Api, ends: datetime | None) -> dict[str, Any]:
@@ -147,15 +187,23 @@ async def _session_key(api: Api, ends: datetime | None) -> dict[str, Any]:
     return await api.json("POST", "/v1/users/me/keys", json=wanted)
 
 
-async def end(request: Request) -> RedirectResponse:
-    """Revoke the session's key, if it still lives, and forget it."""
+async def end(request: Request) -> str | None:
+    """Revoke the session's key, if it still lives.
+
+    Returns the provider's address that ends its own session, where it began this one.
+    """
     name, _, key = request.cookies.get(COOKIE, "").partition(".")
-    answer = RedirectResponse("/login", status_code=303)
-    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
     if key:
         try:
             await Api(request, key).send("DELETE", f"/v1/keys/{name}")
         except RefusedError as refused:
             if refused.status not in (401, 404):
                 raise
-    return answer
+    provider = request.app.state.sign_in
+    address: str | None = None if provider is None else await provider.leave(name)
+    return address
+
+
+def forget(answer: Response) -> None:
+    """Have the browser forget its session."""
+    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")

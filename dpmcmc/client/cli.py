@@ -6,7 +6,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from dpmcmc.client import commands_data, commands_jobs, commands_users
+from dpmcmc.client import commands_data, commands_jobs, commands_sign_in, commands_users
 from dpmcmc.client.client import Client
 from dpmcmc.client.connection import (
     WrongAddressError,
@@ -14,15 +14,16 @@ from dpmcmc.client.connection import (
     WrongKeyError,
     WrongProxyError,
 )
+from dpmcmc.client.sign_in import SignedIn, kept
 from dpmcmc.client.terminal import UNREACHED, WRONG_WORDS, Refusing, client_of, complain, finite
 
-HELP = """Talk to a dpmcmc service. DPMCMC_URL and DPMCMC_KEY say where and as whom.
+HELP = """Talk to a dpmcmc service. DPMCMC_URL and DPMCMC_KEY say where and as whom, or login.
 
 Exit codes: 0 done; 1 refused, or a job failed; 2 wrong words; 3 no service answers."""
 app = typer.Typer(
     cls=Refusing, help=HELP, no_args_is_help=True, pretty_exceptions_show_locals=False
 )
-for part in (commands_jobs, commands_data, commands_users):
+for part in (commands_jobs, commands_data, commands_users, commands_sign_in):
     app.add_typer(part.commands)
 
 
@@ -36,7 +37,18 @@ class Keyless(Client):
         """Close nothing."""
 
     def _send(self, *_: object, **__: object) -> NoReturn:
-        complain("Missing option '--key' (env var: 'DPMCMC_KEY').", code=WRONG_WORDS)
+        message = "Missing option '--key' (env var: 'DPMCMC_KEY'), and nobody called dpmcmc login."
+        complain(message, code=WRONG_WORDS)
+
+
+def _signed_in(url: str) -> Client:
+    """A client with the token of whoever has signed in at the service."""
+    tokens = kept(url)
+    if tokens is None:
+        return Keyless()
+    client = Client(url, tokens.token)
+    client.authorise(SignedIn(url))
+    return client
 
 
 def _version(show_version: bool) -> None:
@@ -61,7 +73,7 @@ def connect(
 ) -> None:
     """Remember the service for the command."""
     try:
-        client = Client(url, key) if key else Keyless()
+        client = Client(url, key) if key else _signed_in(url)
     except WrongKeyError as error:
         complain(f"DPMCMC_KEY is no key: {error}.", code=WRONG_WORDS)
     except (WrongProxyError, WrongCertificatesError) as error:

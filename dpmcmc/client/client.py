@@ -95,6 +95,10 @@ class Client:
         """Close the connections."""
         self._http.close()
 
+    def authorise(self, auth: httpx.Auth) -> None:
+        """Have every later request authorised by this in place of the key."""
+        self._http.auth = auth
+
     def _request(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Send a request once. Raises UnreachedError."""
         path = checked_path(path)

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from dpmcmc.client.answers import ApiError
 from dpmcmc.client.client import Client
 from dpmcmc.client.connection import UnreachedError, WrongAddressError
+from dpmcmc.client.sign_in import SignInError
 
 REFUSED, WRONG_WORDS, UNREACHED, INTERRUPTED = 1, 2, 3, 130  # exit codes
 console, complaints = Console(), Console(stderr=True)
@@ -55,6 +56,8 @@ class Refusing(TyperGroup):
             return super().invoke(ctx)
         except ApiError as error:
             complain(str(error), *_faults(error.problem))
+        except SignInError as error:
+            complain(str(error))
         except UnreachedError as error:
             message = f"cannot reach the service; is DPMCMC_URL right? {error}"
             complain(message, code=UNREACHED)

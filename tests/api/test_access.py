@@ -65,7 +65,7 @@ ALLOWED = {
     ("POST", "/v1/accounting/steps"): ALL,
     ("POST", "/v1/accounting/statistic"): {"analyst"},
 }
-OPEN = {"/healthz", "/readyz"}
+OPEN = {"/healthz", "/readyz", "/v1/sign-in"}
 
 
 def routes(house: House) -> set[tuple[str, str]]:

@@ -70,6 +70,7 @@ EXPECTED = {  # statuses in the order of CALLERS
     "GET /v1/access-requests": EVERYBODY,
     "GET /v1/access-requests/{id}": "401 401 200 404 404 200 200",
     "PATCH /v1/access-requests/{id}": "401 401 403 403 403 403 200",  # only admins refuse
+    "GET /v1/sign-in": PUBLIC,
     "GET /v1/audit": OVERSEERS,
     "POST /v1/audit/verify": OVERSEERS,
     "GET /v1/restore": OVERSEERS,

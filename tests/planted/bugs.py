@@ -983,13 +983,13 @@ OPENING = (
     Bug(
         "a token for another service lets its user in",
         "app/services/accounts/tokens.py",
-        "Tokens._claims",
-        "jwt.decode(token, key, algorithms=list(ALGORITHMS), "
-        "audience=self._settings.oidc_audience, issuer=self._settings.oidc_issuer, "
-        "leeway=self._settings.oidc_skew_seconds, options={'require': list(CLAIMS)})",
+        "Tokens._decoded",
+        "jwt.decode(token, key, algorithms=list(ALGORITHMS), audience=audience, "
+        "issuer=self._settings.oidc_issuer, "
+        "leeway=self._settings.oidc_skew_seconds, options={'require': list(required)})",
         "jwt.decode(token, key, algorithms=list(ALGORITHMS), audience=['somebody-else', "
-        "self._settings.oidc_audience], issuer=self._settings.oidc_issuer, "
-        "leeway=self._settings.oidc_skew_seconds, options={'require': list(CLAIMS)})",
+        "audience], issuer=self._settings.oidc_issuer, "
+        "leeway=self._settings.oidc_skew_seconds, options={'require': list(required)})",
         "tests/api/test_tokens.py::test_what_is_not_good_is_401[wrong audience]",
     ),
     Bug(

@@ -9,7 +9,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -149,34 +149,47 @@ class Tokens:
 
         patience: seconds that the provider's keys are waited for, where they are being fetched.
         """
-        kid = _kid(token)
-        if kid is None:
-            return None
-        try:
-            key = self._keys.key(kid, patience)
-            claims = None if key is None else self._claims(token, key)
-            ends_at = datetime.fromtimestamp(int(claims["exp"] if claims else 0), UTC)
-        except (jwt.PyJWTError, RecursionError, OverflowError, ValueError, OSError) as error:
-            logs.logger().info("token_refused", exception=type(error).__name__)
-            return None
+        claims = self.claims(token, self._settings.oidc_audience, CLAIMS, patience)
         if claims is None or not SUBJECT.fullmatch(str(claims["sub"])):
             return None
         return Identity(
             subject=f"{self._settings.oidc_issuer}|{claims['sub']}",
             name=str(claims["sub"])[:180],
             role=self._role(claims),
-            ends_at=ends_at,
+            ends_at=datetime.fromtimestamp(int(claims["exp"]), UTC),
         )
 
-    def _claims(self, token: str, key: jwt.PyJWK) -> dict[str, Any]:
+    def claims(
+        self,
+        token: str,
+        audience: str,
+        required: Collection[str] = CLAIMS,
+        patience: float = PATIENCE_SECONDS,
+    ) -> dict[str, Any] | None:
+        """What a token of the provider for this audience claims; None where it is not good."""
+        kid = _kid(token)
+        if kid is None:
+            return None
+        try:
+            key = self._keys.key(kid, patience)
+            claims = None if key is None else self._decoded(token, key, audience, required)
+            datetime.fromtimestamp(int(claims["exp"] if claims else 0), UTC)  # a time there is
+        except (jwt.PyJWTError, RecursionError, OverflowError, ValueError, OSError) as error:
+            logs.logger().info("token_refused", exception=type(error).__name__)
+            return None
+        return claims
+
+    def _decoded(
+        self, token: str, key: jwt.PyJWK, audience: str, required: Collection[str]
+    ) -> dict[str, Any]:
         claims: dict[str, Any] = jwt.decode(
             token,
             key,
             algorithms=list(ALGORITHMS),
-            audience=self._settings.oidc_audience,
+            audience=audience,
             issuer=self._settings.oidc_issuer,
             leeway=self._settings.oidc_skew_seconds,
-            options={"require": list(CLAIMS)},
+            options={"require": list(required)},
         )
         return claims
 
@@ -217,8 +230,11 @@ def authenticate(
     for: threads are few, so that the request has waited for the provider before it took one.
     """
     identity = tokens.read(token, patience=0.0)
-    if identity is None:
-        return None
+    return None if identity is None else caller_of(services, identity, address)
+
+
+def caller_of(services: Services, identity: Identity, address: str | None) -> Caller | None:
+    """The user whom a token names, made or changed where need be; None where it is disabled."""
     with services.sessions.read() as session:
         user = _known(session, identity)
     if user is None or user.role != identity.role:
