@@ -62,8 +62,8 @@ class Provider:
 
     user: who signs in in the browser. roles: of each user. secret: of the dashboard's client; None:
     a public one. refreshes: whether tokens can be renewed. claims: put over those of access and ID
-    tokens. hangs: paths that never answer. tampers: put over answers of paths as they are. asks:
-    whether /authorize shows a page first.
+    tokens. hangs: paths that never answer. away: paths that answer 503. asks: whether /authorize
+    shows a page first.
     """
 
     user: str = "ada"
@@ -80,6 +80,7 @@ class Provider:
     claims: dict[str, dict[str, Any]] = field(default_factory=lambda: {"access": {}, "id": {}})
     answers: dict[str, Any] = field(default_factory=dict)
     hangs: set[str] = field(default_factory=set)
+    away: set[str] = field(default_factory=set)
     key: Any = KEY
     polls: list[float] = field(default_factory=list)
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -278,6 +279,9 @@ def provider(host: str = "127.0.0.1", **values: Any) -> Iterator[Provider]:
             path = urlsplit(self.path).path
             if path in made.hangs:
                 made.over.wait()
+                return
+            if path in made.away:
+                self.send_error(503)
                 return
             sent = {name: values[-1] for name, values in parse_qs(text).items()}
             authorization = self.headers.get("Authorization", "")

@@ -21,6 +21,9 @@ MOST_BYTES = 2**20  # of an answer
 MOST_AT_ONCE = 16  # that may linger, as those whose name is being looked up do
 GRACE_SECONDS = 0.5
 
+BUSY = "Busy"  # the reason of a status that may pass: 429, and from MOST_FINAL on
+MOST_FINAL = 500
+
 _places = threading.BoundedSemaphore(MOST_AT_ONCE)
 
 
@@ -87,7 +90,9 @@ def _in_time(seconds: float, begin: Callable[[], Coroutine[None, None, Answer]])
         try:
             answers.append(asyncio.run(begin()))
         except Exception as error:
-            failures.append(type(error).__name__)
+            status = getattr(getattr(error, "response", None), "status_code", 0)
+            busy = status == httpx.codes.TOO_MANY_REQUESTS or status >= MOST_FINAL
+            failures.append(BUSY if busy else type(error).__name__)
         finally:
             ended.set()
             _places.release()

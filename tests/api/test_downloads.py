@@ -271,7 +271,7 @@ def test_a_large_answer_goes_out_in_pieces_that_wait_for_the_client() -> None:
         sent.append(message)
 
     scope: Any = {"type": "http", "method": "GET", "path": "/", "headers": [], "state": {}}
-    asyncio.run(Front(app, Metrics(), lambda _: 1, 1.0, "x")(scope, receive, send))
+    asyncio.run(Front(app, Metrics(), lambda _: 1, 1.0, {"x": 9})(scope, receive, send))
     parts = sent[1:]
     assert b"".join(part["body"] for part in parts) == body
     assert max(len(part["body"]) for part in parts) <= PIECE_BYTES

@@ -132,6 +132,6 @@ def test_a_plain_probe_waits_for_nothing_behind_the_outermost_layer() -> None:
 
     sent: list[Any] = []
     scope: Any = {"type": "http", "method": "GET", "path": "/healthz", "headers": [], "state": {}}
-    front = Front(never, Metrics(), lambda _: 1, 1.0, "x")
+    front = Front(never, Metrics(), lambda _: 1, 1.0, {"x": 9})
     asyncio.run(asyncio.wait_for(front(scope, receive, send), 5.0))
     assert sent[0]["status"] == 200

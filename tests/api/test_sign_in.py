@@ -462,6 +462,15 @@ def test_a_role_follows_at_each_renewal_and_a_lost_one_ends_the_session(
     assert me(entered).status_code == 303
 
 
+def test_a_session_outlives_a_provider_that_is_busy(entered: House, outside: Provider) -> None:
+    signed_in(entered)
+    outside.away = {"/token"}
+    ended(entered)
+    assert me(entered).status_code == 303
+    outside.away = set()
+    assert me(entered).status_code == 200
+
+
 def test_a_renewal_for_somebody_else_ends_the_session(entered: House, outside: Provider) -> None:
     for changes in ({"access": {"sub": "bob"}}, {"access": {"sub": "bob"}, "id": {"sub": "bob"}}):
         outside.claims = {"access": {}, "id": {}}
