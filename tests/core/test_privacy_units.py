@@ -267,7 +267,7 @@ def test_what_an_empty_slot_holds_changes_nothing():
     assert sums[0] == sums[1]
     for request in (Mean("dose"), Counts(("cured", "dose")), Counts(("dose",), {"dose": 3})):
         asked = request_of(schema, request)
-        np.testing.assert_array_equal(asked.of(table), asked.of(other))
+        np.testing.assert_array_equal(asked.cells(table), asked.cells(other))
 
 
 def test_a_replaced_person_moves_counts_by_what_is_charged():
@@ -279,13 +279,13 @@ def test_a_replaced_person_moves_counts_by_what_is_charged():
         columns = {name: values.copy() for name, values in table.columns.items()}
         present = table.present.copy()
         columns["dose"][:k], present[:k] = dose, np.arange(k) < used
-        return replace(table, columns=columns, present=present)
+        return asked.of(asked.cells(replace(table, columns=columns, present=present)))
 
     asked = request_of(schema, Counts(("dose",), {"dose": 2}))
-    low, high = (asked.of(with_first_person(dose, k)) for dose in (0.0, 10.0))
+    low, high = (with_first_person(dose, k) for dose in (0.0, 10.0))
     charged = k * TABLE_SENSITIVITY
     assert np.linalg.norm(low - high) == pytest.approx(charged, rel=1e-12)
-    few = asked.of(with_first_person(0.0, 1))
+    few = with_first_person(0.0, 1)
     assert np.linalg.norm(low - few) == k - 1
 
 
