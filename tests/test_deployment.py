@@ -349,6 +349,7 @@ class Machine:
 
 @pytest.mark.slow
 @pytest.mark.services
+@pytest.mark.timeout(600)
 def test_one_machine_is_installed_by_pasted_commands(tmp_path: Path) -> None:
     """Every block of the guide, then a job through the units that it installs."""
     if shutil.which("redis-server") is None:
@@ -379,7 +380,7 @@ def test_one_machine_is_installed_by_pasted_commands(tmp_path: Path) -> None:
             assert "Datasets" in machine.paste(first_use)
             analyst, job = first_job(url, key.strip(), tmp_path)
             with Client(url, analyst) as client:
-                answer = client.wait(job, timeout=120)
+                answer = client.wait(job, timeout=300)  # its worker compiles, beside other tests
         machine.paste(upgrade)
     assert answer["status"] == "succeeded", (tmp_path / "dpmcmc-worker@1.log").read_text()[-2000:]
     assert {file.name for file in UNITS.iterdir()} == {
