@@ -355,7 +355,7 @@ def test_one_machine_is_installed_by_pasted_commands(tmp_path: Path) -> None:
     if shutil.which("redis-server") is None:
         absent("redis-server")
     blocks = re.findall(r"^```bash\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
-    *before, first_use, upgrade = blocks
+    *before, first_use, back_up, restore, upgrade = blocks
     ports = {name: free_port() for name in ("api", "postgres", "redis")}
     password = secrets.token_hex(16)
     config = tmp_path / "redis.conf"
@@ -381,6 +381,20 @@ def test_one_machine_is_installed_by_pasted_commands(tmp_path: Path) -> None:
             analyst, job = first_job(url, key.strip(), tmp_path)
             with Client(url, analyst) as client:
                 answer = client.wait(job, timeout=300)  # its worker compiles, beside other tests
+                found = str(client.summary(job))
+            machine.paste(back_up)
+        (rows,) = (tmp_path / "lib" / "datasets").glob("*.rows")
+        kept = rows.read_bytes()
+        rows.unlink()
+        machine.paste('psql "$(cat /etc/dpmcmc/database_url)" -c "DELETE FROM chain_blocks"')
+        machine.paste(restore)
+        assert rows.read_bytes() == kept
+        command, environment = machine.unit("dpmcmc-api")
+        with started(command, environment, tmp_path / "again.log"):
+            alone = [*ready[:-1], f"{ready[-1]}?workers=false"]
+            assert within(120, lambda: subprocess.run(alone).returncode == 0)
+            with Client(url, analyst) as client:
+                assert str(client.summary(job)) == found
         machine.paste(upgrade)
     assert answer["status"] == "succeeded", (tmp_path / "dpmcmc-worker@1.log").read_text()[-2000:]
     assert {file.name for file in UNITS.iterdir()} == {
