@@ -21,8 +21,7 @@ MOST_BYTES = 2**20  # of an answer
 MOST_AT_ONCE = 16  # that may linger, as those whose name is being looked up do
 GRACE_SECONDS = 0.5
 
-BUSY = "Busy"  # the reason of a status that may pass: 429, and from MOST_FINAL on
-MOST_FINAL = 500
+BUSY = "Busy"  # the reason of a status that may pass: 429, or of a server's error
 
 _places = threading.BoundedSemaphore(MOST_AT_ONCE)
 
@@ -89,10 +88,12 @@ def _in_time(seconds: float, begin: Callable[[], Coroutine[None, None, Answer]])
     def run() -> None:
         try:
             answers.append(asyncio.run(begin()))
-        except Exception as error:
-            status = getattr(getattr(error, "response", None), "status_code", 0)
-            busy = status == httpx.codes.TOO_MANY_REQUESTS or status >= MOST_FINAL
+        except httpx.HTTPStatusError as error:
+            status = error.response.status_code
+            busy = error.response.is_server_error or status == httpx.codes.TOO_MANY_REQUESTS
             failures.append(BUSY if busy else type(error).__name__)
+        except Exception as error:
+            failures.append(type(error).__name__)
         finally:
             ended.set()
             _places.release()

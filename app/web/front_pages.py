@@ -90,7 +90,7 @@ async def to_provider(request: Request, then: str = "/") -> Response:
     except Exception as error:
         return await _no_entrance(request, error, _ours(then))
     answer = RedirectResponse(address, status_code=303)
-    sessions.keep_attempt(answer, attempt, secure=_secure(request))
+    sessions.keep_attempt(request, answer, attempt)
     return answer
 
 
@@ -110,7 +110,7 @@ async def from_provider(request: Request) -> Response:
         answer = await _no_entrance(request, error, "/")
     else:
         answer = page(request, "onwards.html", None, then=_ours(made.then), title="Signed in")
-        sessions.keep(answer, str(made.key_id), made.key, secure=_secure(request))
+        sessions.keep(request, answer, str(made.key_id), made.key)
     sessions.forget_attempt(answer)
     return answer
 
@@ -118,8 +118,8 @@ async def from_provider(request: Request) -> Response:
 @router.post("/signin/oidc/logout", response_model=None)
 async def provider_ended(request: Request) -> Response:
     """End the sessions that the provider says have ended: its back-channel logout."""
-    told = (await sessions.fields_of(request)).get("logout_token", "")
-    return Response(status_code=200 if await _provider(request).end(told) else 400)
+    logout_token = (await sessions.fields_of(request)).get("logout_token", "")
+    return Response(status_code=200 if await _provider(request).end(logout_token) else 400)
 
 
 def _provider(request: Request) -> Any:
@@ -130,23 +130,19 @@ def _provider(request: Request) -> Any:
     return provider
 
 
-def _secure(request: Request) -> bool:
-    return request.url.scheme == "https"
-
-
-async def _entrance(request: Request, then: str, status: int = 200, **told: str) -> HTMLResponse:
+async def _entrance(request: Request, then: str, status: int = 200, **shown: str) -> HTMLResponse:
     """The page of signing in."""
     provider = (await Api(request, "").get("/v1/sign-in"))["provider"]
     known = {"then": then, "provider": provider if provider and provider["browser"] else None}
-    return page(request, "login.html", None, status, **known, **told)
+    return page(request, "login.html", None, status, **known, **shown)
 
 
 async def _no_entrance(request: Request, error: Exception, then: str) -> HTMLResponse:
     """The same, and why the provider let nobody in. Raises what is no answer to that."""
-    status, told = REFUSALS.get(getattr(error, "why", ""), (0, ""))
+    status, refusal = REFUSALS.get(getattr(error, "why", ""), (0, ""))
     if not status:
         raise error
-    return await _entrance(request, then, status, refusal=told)
+    return await _entrance(request, then, status, refusal=refusal)
 
 
 def _ours(then: str) -> str:

@@ -145,11 +145,11 @@ async def begin(request: Request, key: str, then: str) -> RedirectResponse:
             raise
         made = await _session_key(api, None)  # no later than the key itself, which ends sooner
     answer = RedirectResponse(then, status_code=303)
-    keep(answer, made["id"], made["key"], secure=request.url.scheme == "https")
+    keep(request, answer, made["id"], made["key"])
     return answer
 
 
-def keep(answer: Response, key_id: str, key: str, *, secure: bool) -> None:
+def keep(request: Request, answer: Response, key_id: str, key: str) -> None:
     """Have the browser keep a session."""
     answer.set_cookie(
         COOKIE,
@@ -157,11 +157,11 @@ def keep(answer: Response, key_id: str, key: str, *, secure: bool) -> None:
         max_age=int(LASTS.total_seconds()),
         httponly=True,
         samesite="strict",
-        secure=secure,
+        secure=request.url.scheme == "https",
     )
 
 
-def keep_attempt(answer: Response, attempt: str, *, secure: bool) -> None:
+def keep_attempt(request: Request, answer: Response, attempt: str) -> None:
     """Have the browser keep what binds a sign-in to it, until the provider sends it back.
 
     It goes with requests that another site leads to (SameSite=Lax), to the pages of sign-ins.
@@ -173,7 +173,7 @@ def keep_attempt(answer: Response, attempt: str, *, secure: bool) -> None:
         path=ATTEMPT_PATH,
         httponly=True,
         samesite="lax",
-        secure=secure,
+        secure=request.url.scheme == "https",
     )
 
 

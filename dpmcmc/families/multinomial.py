@@ -13,13 +13,13 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import distinct
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
-from dpmcmc.families.forms import NormalForm
+from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.priors import Normals, given, usual
 from dpmcmc.families.scores.base import BINOMIAL, TINY, Evaluation, Link, Terms
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design, response_of
-from dpmcmc.inputs.schema import CategoryColumn, Table
+from dpmcmc.inputs.schema import CategoryColumn
 from dpmcmc.inputs.spec import JobSpec, ModelSpec
 from dpmcmc.kernels.arithmetic.families import NOT_IN_KERNELS
 
@@ -136,23 +136,18 @@ def prior(design: Design, model: ModelSpec) -> Normals:
     return given(model.prior, names, usual(len(names)))
 
 
-class MultinomialForm(NormalForm):
-    """Positions are the coefficients (k, d), all of one category first. See Form."""
+class MultinomialForm(DesignForm):
+    """Positions are the coefficients (k, d), all of one category first. See Form.
+
+    The response of a row is the number of its category.
+    """
 
     family = NOT_IN_KERNELS
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
-        means, sds = prior(design, spec.model)
-        self.design, self.max_row_norm = design, design.max_norm
+        super().__init__(design, prior(design, spec.model))
         self.classes = len(categories_of(design)) - 1
-        self.prior_mean, self.prior_precision = means, sds**-2.0
-        self.start = np.zeros(len(means))
-        self.public = self._facts(design.lower, design.upper, design.group)
-
-    def rows(self, table: Table) -> tuple[Floats, Floats]:
-        """Return (x (columns, n), y (n,)); y is the number of the category."""
-        x, y = self.design.build(table)
-        return x, np.nan_to_num(y)
+        self.start = np.zeros(len(self.prior_mean))
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
