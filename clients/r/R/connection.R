@@ -94,7 +94,8 @@ ask <- function(con, method, path, body = NULL, query = list(), headers = list()
   request <- httr2::req_method(request, method)
   request <- httr2::req_auth_bearer_token(request, con$key())
   request <- httr2::req_user_agent(request, "dpmcmcR")
-  request <- httr2::req_headers(request, Accept = "application/json", !!!headers)
+  headers <- utils::modifyList(list(Accept = "application/json"), headers)
+  request <- httr2::req_headers(request, !!!headers)
   request <- httr2::req_url_query(request, !!!query)
   request <- httr2::req_timeout(request, con$timeout)
   request <- httr2::req_options(request, followlocation = FALSE) # the key goes nowhere else
@@ -151,13 +152,32 @@ answered <- function(response) {
     refused(response, list(code = "redirected",
                            title = "the address of the service leads elsewhere: give that one"))
   }
-  body <- if (identical(httr2::resp_content_type(response), "application/json")) {
+  kind <- httr2::resp_content_type(response)
+  body <- if (identical(kind, "application/json")) {
     tryCatch(httr2::resp_body_json(response), error = function(e) NULL)
+  } else if (identical(kind, "text/event-stream")) {
+    ended(response)
   }
   if (is.null(body)) {
     refused(response, list(code = "no_json", title = "this is no answer of a dpmcmc service"))
   }
   body
+}
+
+# What a stream of events ended with. A problem is raised, a stream that broke off is NULL.
+ended <- function(response) {
+  events <- strsplit(httr2::resp_body_string(response), "\n\n", fixed = TRUE)[[1L]]
+  last <- grep("^event: (dataset|problem)\n", events, value = TRUE)
+  if (!length(last)) {
+    return(NULL)
+  }
+  data <- sub("^event: [a-z]+\ndata: ", "", last[[length(last)]])
+  told <- httr2::response(headers = "Content-Type: application/json", body = charToRaw(data))
+  told <- httr2::resp_body_json(told)
+  if (startsWith(last[[length(last)]], "event: problem")) {
+    refused(response, told, told$status %||% 500L)
+  }
+  told
 }
 
 # Every item of a list, page after page.

@@ -33,8 +33,7 @@ NULL
 wrong <- function(...) fail(paste0(...), "dpmcmcR_argument")
 
 # The error for an answer with a status of 400 or more. problem: its JSON, or a title alone.
-refused <- function(response, problem) {
-  status <- httr2::resp_status(response)
+refused <- function(response, problem, status = httr2::resp_status(response)) {
   code <- problem$code %||% ""
   detail <- problem$detail %||% problem$title %||% httr2::resp_status_desc(response)
   errors <- data.frame(

@@ -1,11 +1,10 @@
 # From an R formula to the service's text. No part of it is evaluated. The service's own language
 # takes what R's formulas hold; what it has no signs for is refused here, by name.
 
-binding <- c("~" = 1, "|" = 1.5, "+" = 2, "-" = 2, "*" = 3, "/" = 3, ":" = 4, "^" = 6)
+binding <- c("~" = 1, "|" = 1.5, "||" = 1.4, "+" = 2, "-" = 2, "*" = 3, "/" = 3, ":" = 4, "^" = 6)
 unary <- 5
 
 not_carried <- c(
-  "||" = "effects of groups are written (1 | g)",
   "%in%" = "a %in% b is written a:b",
   "$" = "columns are written without the name of a table",
   "[[" = "columns are written by their names alone",

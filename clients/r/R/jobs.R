@@ -8,7 +8,7 @@
 #' @section Formulas:
 #' R's: `y ~ a + b`, `a:b`, `a*b`, `I((age - 50)^2)`, `poly(x, 2)`, `log(x)`, `factor(g)`,
 #' `relevel(g, "b")`, `bs(x, df = 5)`, `ns(x, df = 4)`, `offset(log(years))`, `y ~ .`, and names in
-#' backticks; `(1 | ward)` for an effect of each group; `cases | trials(n)`, `cbind(cases, others)`
+#' backticks; `(1 | ward)` and `(x | ward)` for effects of each group; `cases | trials(n)`, `cbind(cases, others)`
 #' and `Surv(time, event)` as responses. No part is evaluated here: `poly` is orthogonal, and knots lie, on the *declared*
 #' bounds, so that the design says nothing about the rows. What cannot be carried is refused before
 #' anything is sent.
@@ -18,9 +18,9 @@
 #' @param epsilon What the job may cost. It has no default.
 #' @param ... Must be empty: what follows is given by its name.
 #' @param family Such as `"logistic"`, `"linear"`, `"poisson"`, `"negative_binomial"`,
-#'   `"student_t"`, `"gamma"`, `"multinomial"`, `"ordinal"`, `"weibull"` for `Surv(time, event)`
-#'   (which is exponential where none is named), or a family of R with the same link:
-#'   `binomial()`, `gaussian()`, `poisson()`, `Gamma("log")`. By default that of the response's
+#'   `"hurdle_poisson"`, `"student_t"`, `"gamma"`, `"beta"`, `"multinomial"`, `"ordinal"`, `"weibull"` for
+#'   `Surv(time, event)` (which is exponential where none is named), or a family of R with the
+#'   same link: `binomial()`, `gaussian()`, `poisson()`, `Gamma("log")`. By default that of the response's
 #'   type: logistic for two categories, multinomial for more, linear for a number; a message says
 #'   which. The service reads it off responses of two columns.
 #' @param delta By default the data set's.

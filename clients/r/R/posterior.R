@@ -7,7 +7,9 @@ most_settings <- 100L # of one request
 #' asked as often as you like. The draws are new ones at each call.
 #'
 #' @param job A `dp_fit`, a `dp_job` that has succeeded, or the id of one.
-#' @param prior A list of [dp_prior()]s by parameter; one that is not named keeps the job's.
+#' @param prior A list of [dp_prior()]s by parameter; one that is not named keeps the job's. A prior
+#'   may be text, such as `"normal(0, 0.02)"`; one alone, `"horseshoe()"`, `"spike_and_slab()"` or
+#'   `"R2D2(0.5, 2)"`, is of all coefficients but intercepts.
 #' @param num_draws Number of draws, 20,000 at most.
 #' @param given A data frame with settings of all covariates to predict the response at: see
 #'   [predict.dp_fit()].
@@ -148,6 +150,9 @@ spreads <- function(items) {
 by_category <- function(items, part, label) {
   rows <- lapply(items, function(item) {
     shares <- item$probabilities
+    if (!is.null(shares) && !is.null(item[[part]])) { # counts with zeros of their own kind
+      return(cbind(label(item), spreads(list(item[[part]])), zero = shares[["0"]]$mean))
+    }
     if (is.null(shares)) {
       if (is.null(item[[part]])) {
         wrong("a new row's response is one of two categories here: type = \"response\" has the ",
@@ -175,6 +180,10 @@ compared <- function(items) {
     rows$ratio_of <- texts(items, "multiplies")
     ratio <- spreads(lapply(items, function(item) item$ratio))
     rows[c("ratio", "ratio_q05", "ratio_q95")] <- ratio[c("mean", "q05", "q95")]
+    if ("zero" %in% names(rows)) {
+      odds <- spreads(lapply(items, function(item) item$odds))
+      rows[c("odds_of_zero", "odds_q05", "odds_q95")] <- odds[c("mean", "q05", "q95")]
+    }
   }
   rows
 }

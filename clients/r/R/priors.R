@@ -35,11 +35,17 @@ print.dp_prior <- function(x, ...) {
   invisible(x)
 }
 
-# Priors by parameter as the service takes them.
+# Priors as the service takes them: by parameter, or one that is written and of all coefficients.
 prior_body <- function(prior) {
-  named <- is.list(prior) && length(names(prior)) == length(prior) && all(nzchar(names(prior)))
-  if (!named || !all(vapply(prior, inherits, NA, "dp_prior"))) {
-    wrong("priors are given by parameter, such as list(age = dp_prior(scale = 1))")
+  if (is_text(prior) && is.null(names(prior))) {
+    return(prior)
+  }
+  prior <- as.list(prior)
+  named <- length(names(prior)) == length(prior) && all(nzchar(names(prior)))
+  each <- vapply(prior, function(one) inherits(one, "dp_prior") || is_text(one), NA)
+  if (!named || !all(each)) {
+    wrong("priors are given by parameter, such as list(age = dp_prior(scale = 1)), or alone as ",
+          "text, such as \"R2D2(0.5, 2)\"")
   }
   lapply(prior, unclass)
 }

@@ -143,3 +143,12 @@ test_that("numbers are told by as many digits as their sd has", {
   expect_identical(rounded_down(0.037577), "0.03757")
   expect_identical(rounded_down(0), "0")
 })
+
+test_that("priors may be written, by parameter or one of all coefficients", {
+  expect_identical(prior_body("R2D2(0.5, 2)"), "R2D2(0.5, 2)")
+  expect_identical(prior_body(c(dose = "normal(0, 0.02)")), list(dose = "normal(0, 0.02)"))
+  both <- list(dose = dp_prior(scale = 1), age = "horseshoe()")
+  expect_identical(prior_body(both), list(dose = list(kind = "normal", scale = 1),
+                                          age = "horseshoe()"))
+  expect_error(prior_body(list("horseshoe()")), "by parameter", class = "dpmcmcR_argument")
+})
