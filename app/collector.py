@@ -1,10 +1,10 @@
-"""Python's garbage collector, which stops every thread of a process while it looks."""
+"""Settings of Python's garbage collector, which pauses every thread of a process."""
 
 import gc
 
 
 def spare_what_is_loaded() -> None:
-    """Have the collector leave alone what is there by now: modules, mostly, which stay anyway.
+    """Exclude loaded modules from garbage collection, since they stay loaded.
 
     A full collection looked through all of them, for a tenth of a second, and nobody was answered.
     """

@@ -1,4 +1,4 @@
-"""Connections that neither wait for ever nor hold the event loop.
+"""HTTP connections with time limits, which do not block the event loop.
 
 uvicorn limits only the silence between two requests. Here headers come within a time, what is sent
 is taken within a time, a body that nobody needs any more ends within a time, and of what a client
@@ -19,14 +19,14 @@ REST = 20.0  # times as long as a part took: others' turns, before the next part
 
 
 class _Flow(FlowControl):
-    """uvicorn's, which parses what it has before it reads on. parse: does so soon, if anything."""
+    """uvicorn's flow control, parsing received data before reading on."""
 
     def __init__(self, transport: asyncio.Transport, parse: Callable[[], bool]) -> None:
         super().__init__(transport)
         self._parse = parse
 
     def resume_reading(self) -> None:
-        """Read on, now or once everything is parsed."""
+        """Resume reading, now or after all data is parsed."""
         if self._parse():
             self.read_paused = False
         else:
@@ -34,7 +34,7 @@ class _Flow(FlowControl):
 
 
 class Impatient(H11Protocol):
-    """uvicorn's HTTP/1.1 with limits.
+    """uvicorn's HTTP/1.1 protocol with time limits.
 
     seconds: for headers, and for the rest of a body after its answer. send_seconds: for a client to
     take what its connection holds, after which the connection is cut.
@@ -50,25 +50,25 @@ class Impatient(H11Protocol):
     _parsing: asyncio.Handle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """The client is there, and owes headers."""
+        """Start the time limit for headers."""
         super().connection_made(transport)
         self.flow, self._unparsed = _Flow(transport, self._parse_soon), bytearray()
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """More bytes came."""
+        """Buffer received bytes, and schedule their parsing."""
         self._unparsed += data
         if self._parsing is None:
             self._parse()
 
     def _parse_soon(self) -> bool:
-        """Whether bytes wait to be parsed; they are, once the loop has looked at others."""
+        """Schedule parsing; return whether bytes are waiting."""
         if self._unparsed and self._parsing is None:
             self._parsing = self.loop.call_soon(self._parse)
         return bool(self._unparsed)
 
     def _parse(self) -> None:
-        """Parse a part of what came, and let the loop go on before the next one."""
+        """Parse part of the received bytes, then yield to the event loop."""
         self._parsing = None
         if self.transport.is_closing():
             self._unparsed.clear()
@@ -90,12 +90,12 @@ class Impatient(H11Protocol):
             self.transport.resume_reading()
 
     def _plain(self) -> int:
-        """How many bytes of a body come next that are handed on as they are."""
+        """Return how many of the next bytes are body content."""
         reader = self.conn._reader
         return int(getattr(reader, "_remaining", 0) or getattr(reader, "_bytes_in_chunk", 0))
 
     def on_response_complete(self) -> None:
-        """The answer is out; part of the next request may be here, or the rest of a body."""
+        """Continue with the next request once a response is complete."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._cut_later()
@@ -104,30 +104,30 @@ class Impatient(H11Protocol):
         self._watch()
 
     def pause_writing(self) -> None:
-        """The client does not take what is sent."""
+        """Start the time limit for a client that does not read the response."""
         super().pause_writing()
         self._cut_later()
 
     def resume_writing(self) -> None:
-        """The client has taken most of it."""
+        """Cancel that time limit, as the client reads again."""
         super().resume_writing()
         if not self.transport.is_closing():
             self._forget("_cutting")
 
     def timeout_keep_alive_handler(self) -> None:
-        """No further request came."""
+        """Close an idle connection."""
         super().timeout_keep_alive_handler()
         self._cut_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """Cancel all timers."""
         super().connection_lost(exc)
         self._unparsed.clear()
         for timer in ("_closing", "_ending", "_cutting", "_parsing"):
             self._forget(timer)
 
     def _watch(self) -> None:
-        """Let the time run while headers are owed; what trickles in does not renew it."""
+        """Start the time limit for headers, which partial headers do not extend."""
         if self.conn.their_state is not h11.SEND_BODY:
             self._forget("_ending")
         if self.conn.their_state is not h11.IDLE:
@@ -136,22 +136,24 @@ class Impatient(H11Protocol):
             self._closing = self.loop.call_later(self.seconds, self._close)
 
     def _forget(self, timer: str) -> None:
+        """Cancel a timer."""
         handle = getattr(self, timer)
         if handle is not None:
             handle.cancel()
             setattr(self, timer, None)
 
     def _close(self) -> None:
+        """Close the connection."""
         if not self.transport.is_closing():
             self.transport.close()
         self._cut_later()
 
     def _cut_later(self) -> None:
-        """Closing waits until the client has taken what is left: for a while."""
+        """Abort the connection where the client does not read the rest in time."""
         if self._cutting is None:
             self._cutting = self.loop.call_later(self.send_seconds, self.transport.abort)
 
 
 def protocol(seconds: float, send_seconds: float) -> Any:
-    """The class that uvicorn makes one of for each connection."""
+    """Return the protocol class for uvicorn with these time limits."""
     return type("Impatient", (Impatient,), {"seconds": seconds, "send_seconds": send_seconds})

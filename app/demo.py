@@ -1,4 +1,4 @@
-"""`./dev demo`: the whole way of a job on real data, in a terminal, in twenty seconds."""
+"""`./dev demo`: a job from upload to result on real data, in a terminal, in twenty seconds."""
 
 import csv
 import gzip
@@ -73,13 +73,13 @@ disease, the size of the family and its income decide who sees a doctor?"""
 
 
 def say(console: Console, text: str) -> None:
-    """The title of a step."""
+    """Print the title of a step."""
     console.print()
     console.print(Rule(f"[bold]{text}[/]", align="left", style="blue"))
 
 
 def publish(console: Console, admin: Client) -> Json:
-    """Upload the rows with their public promises."""
+    """Upload the rows with their declared schema."""
     say(console, "1  The admin uploads the data and fixes a budget")
     metadata = json.loads((DATA / "randhie.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +93,7 @@ def publish(console: Console, admin: Client) -> Json:
 
 
 def ask_for_plan(console: Console, analyst: Client, job: Json) -> None:
-    """Show what the job would cost and bring before anything is spent."""
+    """Show the plan's cost and expected quality before spending."""
     say(console, "2  An analyst asks what a logistic regression would cost")
     console.print(f"[cyan]{job['model']['formula']}[/]  at epsilon {job['privacy']['epsilon']:g}")
     plan = analyst.plan(job)
@@ -105,7 +105,7 @@ def ask_for_plan(console: Console, analyst: Client, job: Json) -> None:
 
 
 def sample(console: Console, analyst: Client, job: Json) -> Json:
-    """Submit, follow, and show the posterior beside what it cost. Returns the summary."""
+    """Submit the job, wait, and show the posterior with its cost. Returns the summary."""
     say(console, "3  The job pays first, then it samples")
     submitted = analyst.submit(job)
     ended = render.follow(analyst, console, submitted["id"])
@@ -123,7 +123,7 @@ def sample(console: Console, analyst: Client, job: Json) -> Json:
 
 
 def show_answer(console: Console, answer: Json, job: Json, dataset: Json) -> None:
-    """In words, in units of the columns, and beside the fit without privacy: the data are public.
+    """Show the result in words, with the non-private fit of these public data.
 
     answer: a summary on the original scale, where a coefficient is of one unit of its column.
     """
@@ -151,7 +151,7 @@ def show_answer(console: Console, answer: Json, job: Json, dataset: Json) -> Non
 
 
 def show_budget(console: Console, analyst: Client, dataset: Json) -> None:
-    """Spent, reserved and left."""
+    """Show the budget: spent, reserved and left."""
     say(console, "5  What is left of the budget")
     budget = analyst.budget(dataset["id"])
     console.print(render.budgets([{**budget, "name": dataset["name"]}]))
@@ -164,7 +164,7 @@ def show_budget(console: Console, analyst: Client, dataset: Json) -> None:
 
 
 def ask_too_much(console: Console, analyst: Client, job: Json) -> None:
-    """A dearer job does not fit any more. Raises RuntimeError where it is not refused."""
+    """Submit a job over the budget. Raises RuntimeError where it is accepted."""
     say(console, "6  A job beyond the budget is refused")
     try:
         analyst.submit({**job, "privacy": {**job["privacy"], "epsilon": TOO_MUCH}})
@@ -193,7 +193,7 @@ def show_dashboard(console: Console, service: Service, key: str) -> None:
 
 
 def walk(console: Console, service: Service, started: float) -> None:
-    """All steps against a running service."""
+    """Run all steps against a running service."""
     job: dict[str, Any] = json.loads((DATA / "job.json").read_text(encoding="utf-8"))
     job["privacy"]["epsilon"] = EPSILON
     with Client(service.url, service.admin_key) as admin:
@@ -211,7 +211,7 @@ def walk(console: Console, service: Service, started: float) -> None:
 
 
 def main() -> None:
-    """Start a service in a folder of its own, walk through it and stop it."""
+    """Start a service in a temporary folder, run the demo and stop it."""
     console = Console(highlight=False)
     started = time.monotonic()
     console.print(Panel(INTRODUCTION, border_style="blue", width=min(100, console.width)))

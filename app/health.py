@@ -1,4 +1,4 @@
-"""`python -m app.health URL`: the image's health check, right for every role of it.
+"""`python -m app.health URL`: the image's health check, for each of its roles.
 
 An API says on its port whether it is ready. Where nothing listens there, the role is one that
 touches a file while it works: see app.liveness.
@@ -16,7 +16,7 @@ SECONDS = 4.0
 
 
 def healthy(url: str, file: Path | None) -> bool:
-    """Whether the API at `url` is ready; where there is none, whether the file is fresh."""
+    """Return whether the API at `url` is ready or, without one, the liveness file is fresh."""
     try:
         with urllib.request.urlopen(url, timeout=SECONDS) as answer:  # noqa: S310 - ours
             return bool(answer.status == 200)

@@ -15,13 +15,13 @@ STALE_SECONDS = 30.0
 
 
 def beat(file: Path | None) -> None:
-    """Say "still working"."""
+    """Touch the liveness file."""
     if file is not None:
         file.touch(mode=0o600)
 
 
 def alive(file: Path) -> bool:
-    """Whether somebody said so lately."""
+    """Return whether the file was touched recently."""
     try:
         return time.time() - file.stat().st_mtime < STALE_SECONDS
     except OSError:
@@ -29,7 +29,7 @@ def alive(file: Path) -> bool:
 
 
 def main() -> None:
-    """Exit with 0 where the process of `DPMCMC_LIVENESS_FILE` works."""
+    """Exit with 0 where `DPMCMC_LIVENESS_FILE` is fresh."""
     file = settings().liveness_file
     sys.exit(0 if file is not None and alive(file) else 1)
 

@@ -1,4 +1,4 @@
-"""A whole service of one's own on this machine, for the demo, a notebook or a test."""
+"""A complete local service, for the demo, a notebook or a test."""
 
 import os
 import secrets
@@ -19,7 +19,7 @@ STOP_SECONDS = 20
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running service. url: its base; admin_key: the first admin's key; log: what it printed."""
+    """A running service. url: base URL; admin_key: first admin's key; log: its output."""
 
     url: str
     admin_key: str
@@ -27,14 +27,14 @@ class Service:
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
+    """Return a port that is free at present."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def wait_ready(process: subprocess.Popen[bytes], service: Service) -> None:
-    """Return once /readyz answers 200. Raises RuntimeError where the service ends or never does."""
+    """Wait until /readyz answers 200. Raises RuntimeError where it does not."""
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         try:
@@ -48,7 +48,7 @@ def wait_ready(process: subprocess.Popen[bytes], service: Service) -> None:
 
 
 def stop(process: subprocess.Popen[bytes]) -> int:
-    """Ask the service to drain and end; kill it where it does not. Returns its exit code."""
+    """Stop the service gracefully, killing it after a time. Returns its exit code."""
     process.terminate()
     try:
         return process.wait(STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""Log lines: one event and its public facts each, never a row, a body or an exception's text."""
+"""Logging: one line per event with public facts, never rows, bodies or exception texts."""
 
 import logging
 import sys
@@ -56,7 +56,7 @@ def configure(form: str, level: str, stream: TextIO | None = None) -> None:
 def _without_exception(
     _logger: object, _name: str, event: structlog.types.EventDict
 ) -> structlog.types.EventDict:
-    """Replace what a library logs about an exception by its type: messages may quote values."""
+    """Replace exception texts of libraries by their type, as they may quote values."""
     record = event.get("_record")
     info = event.pop("exc_info", None) or (record.exc_info if record else None)
     if record is not None and info:
@@ -68,18 +68,18 @@ def _without_exception(
 
 
 def where(error: BaseException) -> str:
-    """The innermost place of our own code that an exception passed: file and line, no values."""
+    """Return file and line of the innermost own frame of an exception."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if "site-packages" not in f.filename] or frames
     return f"{own[-1].filename.rsplit('/', 1)[-1]}:{own[-1].lineno}" if own else "unknown"
 
 
 def logger() -> structlog.stdlib.BoundLogger:
-    """The logger."""
+    """Return the logger."""
     made: structlog.stdlib.BoundLogger = structlog.get_logger()
     return made
 
 
 def silence_warnings() -> None:
-    """Show no Python warnings: those of numerical code can tell of the values that caused them."""
+    """Suppress Python warnings, which may reveal values of rows."""
     warnings.simplefilter("ignore")

@@ -89,7 +89,7 @@ def create_app(
     planners: Planners | None = None,
     tokens: Tokens | None = None,
 ) -> FastAPI:
-    """The application. Its database must be at the present schema. Raises SourcesFileError.
+    """Return the application. Requires the present schema. Raises SourcesFileError.
 
     planners: processes to plan with, which the caller ends; its own where there are none. tokens:
     reads those of an identity provider, as configured where there is none.
@@ -99,6 +99,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        """Open and close the application's resources."""
         tracing.configure(chosen, "api")
         to_thread.current_default_thread_limiter().total_tokens = THREADS
         app.state.services = open_house(chosen)
@@ -148,6 +149,7 @@ def create_app(
     app.add_exception_handler(ClientLeft, _left)
 
     def limit(scope: Scope) -> int:
+        """Return the size limit of a request's body in bytes."""
         if scope["method"] == "POST" and scope["path"] in UPLOADS:
             return chosen.max_upload_bytes + MULTIPART_OVERHEAD
         if not scope["path"].startswith("/v1/") and scope["path"] != SNAPSHOT_PAGE:
@@ -161,7 +163,7 @@ def create_app(
 
 
 async def _away(_: Request, error: Exception) -> ProblemResponse:
-    """The database is away, or too busy."""
+    """Return 503: the database is unavailable or busy."""
     if is_full(error):
         return _full()
     logs.logger().error("database_unavailable", exception=type(error).__name__)
@@ -170,14 +172,14 @@ async def _away(_: Request, error: Exception) -> ProblemResponse:
 
 
 def _full() -> ProblemResponse:
-    """A disk is full."""
+    """Return 507: a disk is full."""
     logs.logger().error("storage_full")
     detail = "The disk of the service is full; nothing was stored."
     return problems.problem(Refusal(507, "storage_full", detail))
 
 
 async def _store_away(_: Request, error: Any) -> ProblemResponse:
-    """The store of the encrypted rows is away or full. Its reason is for the log."""
+    """Return 503 or 507: the store is unavailable or full. The reason is logged."""
     if is_full(error):
         return _full()
     logs.logger().error("store_unavailable", reason=error.reason)
@@ -186,5 +188,5 @@ async def _store_away(_: Request, error: Any) -> ProblemResponse:
 
 
 async def _left(_: Request, __: Exception) -> Response:
-    """Nobody reads this. The status is for the count of requests."""
+    """Return a status for the metrics; the client has disconnected."""
     return Response(status_code=CLIENT_LEFT)

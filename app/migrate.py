@@ -1,4 +1,4 @@
-"""`python -m app.migrate`: bring the database to the present schema, and end.
+"""`python -m app.migrate`: migrate the database to the present schema, and exit.
 
 Exits with 1, and changes nothing, where a migration is missing while processes of the installation
 run: they know the schema as it is.
@@ -13,7 +13,7 @@ from app.settings import settings
 
 
 def main() -> None:
-    """Once the lock of another process that migrates is given back there is nothing left to do."""
+    """Migrate, waiting for a concurrent migration."""
     using = settings()
     logs.configure(using.log_format, using.log_level)
     logs.silence_warnings()

@@ -1,4 +1,4 @@
-"""Who goes first on the cores of a machine: the API, for whose answers somebody waits."""
+"""Process priorities: the API before jobs, as users wait for its answers."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ SESSION = Path("/proc/self/autogroup")
 
 
 def give_way(nice: int, session: int) -> None:
-    """Let other processes of this machine go first, by so much of `nice`.
+    """Lower the priority of this process by `nice`, and of its session by `session`.
 
     Linux may share the cores out between sessions before it looks at what is nice within each
     (autogroup, where no control group limits cores): a process with a session of its own then gives

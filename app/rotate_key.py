@@ -1,4 +1,4 @@
-"""`python -m app.rotate_key`: a new master key, made while every process is stopped.
+"""`python -m app.rotate_key`: replace the master key while every process is stopped.
 
 Wraps every dataset's key anew, seals the fingerprints and signs the anchors anew. Killed at any
 moment it may be called again and goes on: the new key is on the disk before anything depends on it,
@@ -33,7 +33,7 @@ from app.storage.session import SessionFactory
 
 
 def next_key(path: Path, old: MasterKey) -> MasterKey:
-    """The new key, made and on the disk, or the one that an earlier call began with.
+    """Return the new key, created on disk or left there by an interrupted call.
 
     Raises KeyFileError where it does not carry on what the old one has hashed.
     """
@@ -49,7 +49,7 @@ def next_key(path: Path, old: MasterKey) -> MasterKey:
 
 
 def rotate(using: Settings, to: Path | None = None) -> Path:
-    """Rotate the key. to: where the new one goes; else into the old one's place. Returns where.
+    """Rotate the key, into `to` or in place. Returns the new key's path.
 
     Raises KeyFileError, AnchorError and RunningError.
     """
@@ -78,7 +78,7 @@ def rotate(using: Settings, to: Path | None = None) -> Path:
 
 
 def _either(first: Callable[[], bytes], second: Callable[[], bytes]) -> bytes:
-    """What the old key opens, or, where an earlier call came that far, the new one."""
+    """Return what the old key decrypts or, after an interrupted call, the new one."""
     try:
         return first()
     except KeyFileError:
@@ -86,6 +86,7 @@ def _either(first: Callable[[], bytes], second: Callable[[], bytes]) -> bytes:
 
 
 def _wrap(session: Session, old: MasterKey, new: MasterKey) -> int:
+    """Wrap all datasets' keys with the new key; return their number."""
     rows = session.scalars(select(DatasetRow).where(DatasetRow.wrapped_key.is_not(None))).all()
     for row in rows:
         hidden = row.wrapped_key or b""
@@ -95,6 +96,7 @@ def _wrap(session: Session, old: MasterKey, new: MasterKey) -> int:
 
 
 def _seal(session: Session, old: MasterKey, new: MasterKey) -> None:
+    """Encrypt all fingerprints with the new key."""
     before, after = fingerprints_of(old), fingerprints_of(new)
     for at in session.scalars(select(FingerprintRow.dataset_id)).all():
         its = FingerprintRow.dataset_id == at
@@ -107,7 +109,7 @@ def _seal(session: Session, old: MasterKey, new: MasterKey) -> None:
 
 
 def _sign(path: Path, old: MasterKey, new: MasterKey) -> None:
-    """The anchors that count, signed anew."""
+    """Sign the valid anchors with the new key."""
     signer = Signer(new.derive("anchors"))
     if not path.exists():
         return
@@ -122,7 +124,7 @@ def _sign(path: Path, old: MasterKey, new: MasterKey) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="rotate-key", description=__doc__.splitlines()[0])
     parser.add_argument("--to", type=Path, help="file of the new key; else it replaces the old one")
     options = parser.parse_args()

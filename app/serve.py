@@ -1,4 +1,4 @@
-"""`./dev serve`: the API, its workers as watched child processes, and the recovery process."""
+"""`./dev serve`: the API with worker processes and recovery."""
 
 import argparse
 import contextlib
@@ -40,7 +40,7 @@ SWITCH_SECONDS = 0.001  # that the event loop waits for a thread that computes
 
 
 class Workers(threading.Thread):
-    """Keeps worker processes running until it is told to stop, then lets them finish their jobs.
+    """Supervises worker processes until stopped, then lets them finish their jobs.
 
     The thread lives as long as its children: their parent-death signal is bound to it.
     """
@@ -52,16 +52,16 @@ class Workers(threading.Thread):
         self._stop_now = threading.Event()
 
     def end(self) -> None:
-        """Let the workers finish."""
+        """Ask the workers to finish."""
         self._stop_now.set()
 
     def stop(self) -> None:
-        """Let the workers finish and wait for them."""
+        """Ask the workers to finish, and wait."""
         self.end()
         self.join()
 
     def run(self) -> None:
-        """Start, watch, restart: at once what had run for a while, else more and more slowly."""
+        """Start workers and restart ended ones, with growing delays for early ends."""
         children = [self._start() for _ in range(self._number)]
         begun = [time.monotonic()] * self._number
         pause = RESTART_SECONDS[0]
@@ -79,12 +79,14 @@ class Workers(threading.Thread):
         self._end(children)
 
     def _start(self) -> subprocess.Popen[bytes]:
+        """Start a worker process."""
         command = [sys.executable, "-m", "worker"]
         environment = {**os.environ, PARENT: str(os.getpid())}
         # of this session: where Linux shares cores out by session, `nice` counts within one alone
         return subprocess.Popen(command, env=environment, process_group=0)  # noqa: S603
 
     def _end(self, children: list[subprocess.Popen[bytes]]) -> None:
+        """Terminate the workers, killing them after the drain time."""
         for child in children:
             child.terminate()
         deadline = time.monotonic() + self._drain
@@ -98,10 +100,10 @@ class Workers(threading.Thread):
 
 
 class Server(uvicorn.Server):
-    """uvicorn, with signals left to us: it would raise them again and skip our clean-up."""
+    """uvicorn without its signal handlers, which would skip our clean-up."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen, with everything loaded."""
+        """Start listening, after loading everything."""
         await super().startup(sockets)
         spare_what_is_loaded()
         if self.started:
@@ -109,29 +111,30 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
-        """Capture none."""
+        """Install no signal handlers."""
         yield
 
 
 def address(host: str, port: int) -> str:
-    """Return where a browser on this machine finds the service."""
+    """Return the URL of the service for a browser on this machine."""
     here = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104  all interfaces
     return f"http://{here.get(host, f'[{host}]' if ':' in host else host)}:{port}"
 
 
 def tell(what: str, where: str) -> None:
-    """Print a line for whoever started the service, in colour on a terminal."""
+    """Print a line, in colour on a terminal."""
     bold, plain = ("\x1b[1;36m", "\x1b[0m") if _in_colour() else ("", "")
     sys.stdout.write(f"{what}: {bold}{where}{plain}\n")
     sys.stdout.flush()
 
 
 def _in_colour() -> bool:
+    """Return whether stdout supports colour."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def prepare(using: Settings) -> None:
-    """Bring the database up to date, make the first admin, and delete what crashes left."""
+    """Migrate the database, create the first admin, and delete orphaned files."""
     migrate(using)
     services = open_services(using)
     try:
@@ -151,7 +154,7 @@ def prepare(using: Settings) -> None:
 
 
 def serve(using: Settings, host: str, port: int) -> None:
-    """Run until SIGTERM or SIGINT; then drain. Raises KeyFileError before anything is started."""
+    """Serve until SIGTERM or SIGINT, then drain. Raises KeyFileError before starting."""
     open_services(using).close()
     workers = Workers(using.workers, using.drain_seconds)
     workers.start()  # first of all: they load their kernels meanwhile
@@ -163,7 +166,7 @@ def serve(using: Settings, host: str, port: int) -> None:
 
 
 def _serve(using: Settings, host: str, port: int, workers: Workers) -> None:
-    """The API and, unless it runs elsewhere, the recovery process, until a signal.
+    """Serve the API, and recovery unless it runs elsewhere, until a signal.
 
     The signal ends the workers at the same time: the seconds to drain pass once.
     """
@@ -186,6 +189,7 @@ def _serve(using: Settings, host: str, port: int, workers: Workers) -> None:
     )
 
     def end(_signal: int, _frame: FrameType | None) -> None:
+        """Handle a signal: stop."""
         server.should_exit = True
         workers.end()
         app.state.stopping.set()
@@ -209,22 +213,22 @@ def _serve(using: Settings, host: str, port: int, workers: Workers) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Tells wrong words in one line."""
+    """An argument parser with one-line errors."""
 
     def error(self, message: str) -> NoReturn:
-        """Print it to stderr and exit with 2."""
+        """Print the error to stderr and exit with 2."""
         self.exit(2, f"{message}. Try '{self.prog} --help'.\n")
 
 
 def _port(word: str) -> int:
-    """Return a port. Raises ArgumentTypeError."""
+    """Return a port number. Raises ArgumentTypeError."""
     if not word.isdecimal() or not 0 <= int(word) <= MOST_PORT:
         raise argparse.ArgumentTypeError(f"{word!r} is no port: give 0 to {MOST_PORT}")
     return int(word)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = _Parser(prog="./dev serve", description="Run the dpmcmc service.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=_port, default=8000)

@@ -1,10 +1,12 @@
-"""Every setting of the service. `docs/settings.md` is this file as a table."""
+"""The settings of the service. `docs/settings.md` lists them as a table."""
 
 import os
+import re
 import secrets
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AliasChoices,
@@ -32,23 +34,24 @@ SECRETS = (
     "s3_access_key",
     "s3_secret_key",
     "otlp_headers",
+    "dask_key",
 )
 
 
 def _shared(name: str) -> AliasChoices:
-    """A variable that other programs know too, with or without our prefix."""
+    """Return aliases of a variable that other programs use too: with and without our prefix."""
     return AliasChoices(name, f"{PREFIX}{name}")
 
 
 class SecretFileError(ValueError):
-    """A variable names a file that holds no secret, or a secret is given twice."""
+    """A secret's file is empty or unreadable, or the secret is given twice."""
 
 
 class _SecretFiles(PydanticBaseSettingsSource):
-    """Secrets out of the files that `<variable>_FILE` names."""
+    """A settings source that reads secrets from files named by `<variable>_FILE`."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """The secret of one setting, or None."""
+        """Return the secret of one setting, or None."""
         for variable in variables_of(field_name, field):
             path = os.environ.get(f"{variable}_FILE")
             if path:
@@ -56,6 +59,7 @@ class _SecretFiles(PydanticBaseSettingsSource):
         return None, field_name, False
 
     def _read(self, variable: str, path: Path) -> str:
+        """Return the secret in a file. Raises SecretFileError."""
         if os.environ.get(variable):
             raise SecretFileError(f"{variable} and {variable}_FILE are both set")
         try:
@@ -67,7 +71,7 @@ class _SecretFiles(PydanticBaseSettingsSource):
         return secret
 
     def __call__(self) -> dict[str, Any]:
-        """The secrets that are in files, as the environment would have given them."""
+        """Return all secrets in files, as the environment would give them."""
         secrets = {}
         for name in SECRETS:
             field = self.settings_cls.model_fields[name]
@@ -78,7 +82,7 @@ class _SecretFiles(PydanticBaseSettingsSource):
 
 
 class Settings(BaseSettings):
-    """Settings from the environment; unset ones give the embedded default."""
+    """Settings from the environment; defaults run the embedded service."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, frozen=True, extra="ignore", hide_input_in_errors=True
@@ -173,7 +177,7 @@ class Settings(BaseSettings):
         "",
         validation_alias=_shared("OTEL_EXPORTER_OTLP_ENDPOINT"),
         pattern=r"^(https?://[^@]+)?$",
-        description="http(s):// address of an OpenTelemetry collector for traces; unset: none",
+        description="http(s):// address to which traces are sent (OpenTelemetry); unset: none",
     )
     otlp_headers: SecretStr = Field(
         SecretStr(""),
@@ -246,6 +250,17 @@ class Settings(BaseSettings):
     worker_concurrency: int = Field(
         2, ge=1, le=256, description="jobs that one worker runs at once"
     )
+    dask_scheduler: str = Field(
+        "",
+        pattern=r"^((tls|tcp)://[^@/]+:[0-9]+)?$",
+        description="scheduler of a Dask cluster that adds up the rows of large datasets, as"
+        " tls://host:8786; tcp:// for this machine alone; unset: each job does so itself",
+    )
+    dask_key: SecretStr = Field(
+        SecretStr(""),
+        description="64 hex digits (256 bits) that jobs and the workers of the cluster share;"
+        " the scheduler does not have them",
+    )
     planners: int = Field(2, ge=1, le=64, description="processes that work out plans and prices")
     plan_seconds: float = Field(
         10.0, gt=0.1, description="seconds after which a plan or price is given up and refused"
@@ -256,8 +271,8 @@ class Settings(BaseSettings):
     reservation_seconds: int = Field(
         24 * 3600,
         ge=60,
-        description="seconds after which a job that no worker ever claimed is cancelled and its"
-        " reservation given back",
+        description="seconds after which a job that no worker took is cancelled; what was reserved"
+        " for it is given back",
     )
     max_attempts: int = Field(3, ge=1, description="runs of one job when workers are lost")
     job_time_limit: int = Field(
@@ -345,7 +360,7 @@ class Settings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _with_driver(cls, url: str) -> str:
-        """postgres:// and postgresql:// mean psycopg 3."""
+        """Return the URL with the psycopg 3 driver for PostgreSQL."""
         for scheme in ("postgres://", "postgresql://"):
             if url.startswith(scheme):
                 return "postgresql+psycopg://" + url.removeprefix(scheme)
@@ -354,7 +369,7 @@ class Settings(BaseSettings):
     @field_validator("admin_key", "metrics_key")
     @classmethod
     def _unguessable(cls, key: SecretStr, info: ValidationInfo) -> SecretStr:
-        """A key that cannot be guessed, or none; without the line break that a file ends with."""
+        """Refuse a guessable key; strip a trailing line break."""
         value = key.get_secret_value().strip()
         variable = f"{PREFIX}{str(info.field_name).upper()}"
         if value and len(value) < LEAST_KEY:
@@ -367,7 +382,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _whole_provider(self) -> Self:
-        """Tokens are good for somebody, and for something."""
+        """Check that the settings of an identity provider are complete."""
         if self.oidc_issuer and not (self.oidc_audience and self.oidc_roles):
             raise ValueError("DPMCMC_OIDC_ISSUER needs DPMCMC_OIDC_AUDIENCE and DPMCMC_OIDC_ROLES")
         if self.oidc_client_id and not (self.oidc_issuer and self.public_url):
@@ -378,7 +393,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _whole_sender(self) -> Self:
-        """Mails come from somebody, and no password goes over an open line."""
+        """Check that the settings of mail are complete, and passwords are encrypted in transit."""
         if self.smtp_host and "@" not in self.smtp_from:
             raise ValueError("DPMCMC_SMTP_HOST needs an address in DPMCMC_SMTP_FROM")
         if self.smtp_user and self.smtp_security == "none":
@@ -386,8 +401,23 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _closed_cluster(self) -> Self:
+        """Check that a cluster has TLS certificates: its workers execute received code."""
+        if self.dask_scheduler.startswith("tcp://"):
+            host = urlsplit(self.dask_scheduler).hostname
+            if host not in ("127.0.0.1", "::1", "localhost"):
+                raise ValueError("DPMCMC_DASK_SCHEDULER on another machine needs tls://")
+        key = self.dask_key.get_secret_value()
+        if self.dask_scheduler and not re.fullmatch("[0-9a-f]{64}", key):
+            raise ValueError(
+                "DPMCMC_DASK_SCHEDULER needs DPMCMC_DASK_KEY, 64 hexadecimal digits as"
+                " `openssl rand -hex 32` makes"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _whole_key(self) -> Self:
-        """The object store's key is given with its id, or neither."""
+        """Check that the store's access key has both id and secret, or neither."""
         if bool(self.s3_access_key.get_secret_value()) != bool(
             self.s3_secret_key.get_secret_value()
         ):
@@ -403,54 +433,54 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then the files that the environment names, then the environment."""
+        """Return the sources in order: arguments, secret files, environment."""
         return init_settings, _SecretFiles(settings_cls), env_settings
 
     @property
     def running_of_user(self) -> int:
-        """How many jobs of one analyst may run at once."""
+        """Number of jobs of one analyst that may run at once."""
         slots = max(self.workers, 1) * self.worker_concurrency
         return self.max_jobs_running or max(slots - 1, 1)
 
     @property
     def database(self) -> str:
-        """The database's URL, the embedded default included."""
+        """The database URL; default: embedded SQLite."""
         return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'dpmcmc.sqlite3'}"
 
     @property
     def broker(self) -> str:
-        """The broker's URL, the embedded default included."""
+        """The broker URL; default: the embedded broker."""
         return self.broker_url or "dpmcmcqueue://"
 
     @property
     def queue_file(self) -> Path:
-        """The file of the embedded broker."""
+        """The path of the embedded broker's file."""
         return self.data_dir.absolute() / "queue.sqlite3"
 
     @property
     def datasets_dir(self) -> Path:
-        """Where the encrypted rows lie."""
+        """The folder of the encrypted rows."""
         return self.data_dir / "datasets"
 
     @property
     def anchor_path(self) -> Path:
-        """The file of anchors."""
+        """The path of the anchor file."""
         return self.anchor_file or self.data_dir / "anchors.jsonl"
 
     @property
     def master_key_path(self) -> Path:
-        """The file of the master key."""
+        """The path of the master key file."""
         return self.master_key_file or self.data_dir / "master.key"
 
 
 @lru_cache
 def settings() -> Settings:
-    """The process's settings, read once."""
+    """Return the process's settings, cached."""
     return Settings()  # type: ignore[call-arg]
 
 
 def variables_of(name: str, field: FieldInfo) -> list[str]:
-    """The environment variables of a setting, the first one being the documented one."""
+    """Return the environment variables of a setting, the documented one first."""
     alias = field.validation_alias
     if isinstance(alias, AliasChoices):
         return [str(choice) for choice in alias.choices]
@@ -458,7 +488,7 @@ def variables_of(name: str, field: FieldInfo) -> list[str]:
 
 
 def table() -> str:
-    """The settings as a Markdown table."""
+    """Return the settings as a Markdown table."""
     lines = ["| variable | default | meaning |", "|---|---|---|"]
     for name, field in Settings.model_fields.items():
         variable = variables_of(name, field)[0]
@@ -473,5 +503,5 @@ def table() -> str:
 
 
 def new_key() -> str:
-    """A fresh API key of 256 random bits."""
+    """Return a new API key of 256 random bits."""
     return f"dpm_{secrets.token_urlsafe(32)}"

@@ -1,4 +1,4 @@
-"""Traces for whoever operates the service, where a collector is configured (OTLP over HTTP).
+"""Tracing by OpenTelemetry, where a collector is configured (OTLP over HTTP).
 
 Every span is made by hand. Its name is one of a few, and what it tells are public facts: no SQL, no
 body, no key, no text of an exception. Uploads have no span, because their time depends on rows. The
@@ -48,7 +48,7 @@ _tracer: Any = None
 
 
 def configure(settings: Settings, role: str) -> None:
-    """Send this process's spans to the configured collector. Call it after any fork."""
+    """Export this process's spans to the collector. Call it after any fork."""
     global _provider, _tracer
     close()
     if not settings.otlp_endpoint:
@@ -73,18 +73,19 @@ def configure(settings: Settings, role: str) -> None:
 
 
 def _headers(text: str) -> dict[str, str]:
-    """name=value pairs, separated by commas."""
+    """Return headers parsed from name=value pairs with commas."""
     pairs = (pair.partition("=") for pair in text.split(",") if "=" in pair)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def close() -> None:
-    """Send what is left, for a moment, and stop."""
+    """Export remaining spans within a short time, and stop."""
     global _provider, _tracer
     provider, _provider, _tracer = _provider, None, None
     if provider is not None:
 
         def end() -> None:
+            """Shut the exporter down."""
             provider.force_flush(CLOSE_MILLISECONDS)
             provider.shutdown()
 
@@ -97,7 +98,7 @@ def close() -> None:
 def span(
     name: Name, *, parent: str | None = None, start: int | None = None, **facts: Any
 ) -> Iterator[None]:
-    """A span around the `with` block, below the present one or below `parent` (a traceparent).
+    """Open a span around the `with` block, below the current one or `parent`.
 
     start: when it began, in nanoseconds since 1970, if before the block. Of an exception that
     passes, the type alone is told.
@@ -120,7 +121,7 @@ def span(
 
 
 def note(**facts: Any) -> None:
-    """Add facts to the present span."""
+    """Add facts to the current span."""
     if _tracer is not None:
         from opentelemetry import trace
 
@@ -128,18 +129,18 @@ def note(**facts: Any) -> None:
 
 
 def _public(facts: Mapping[str, Any]) -> dict[str, str | int]:
-    """The facts under their names. Raises KeyError where one is not of the public list."""
+    """Return the facts by attribute name. Raises KeyError on a non-public one."""
     plain = {FACTS[name]: value for name, value in facts.items() if value is not None}
     return {name: str(v) if isinstance(v, UUID) else v for name, v in plain.items()}
 
 
 def now() -> int:
-    """A span's `start`."""
+    """Return the present time, as a span's `start`."""
     return time.time_ns()
 
 
 def carrier() -> str | None:
-    """The present span as a traceparent (W3C), for a process that goes on with its trace."""
+    """Return the current span as a W3C traceparent, for another process."""
     if _tracer is None:
         return None
     from opentelemetry import trace
@@ -151,7 +152,7 @@ def carrier() -> str | None:
 
 
 def _context(parent: str) -> Any:
-    """The context that a traceparent names; none where it is not one."""
+    """Return the context of a traceparent, or None where it is invalid."""
     from opentelemetry import trace
 
     match = PARENT.fullmatch(parent)

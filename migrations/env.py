@@ -10,7 +10,7 @@ from app.storage.rows import Base
 
 
 def run(connection: Connection) -> None:
-    """Run the migrations on an open connection; its owner commits where one was handed in."""
+    """Run the migrations on a connection. A caller that passed it commits."""
     context.configure(
         connection=connection,
         target_metadata=Base.metadata,

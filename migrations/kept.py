@@ -1,4 +1,4 @@
-"""Tables that record what happened: a downgrade leaves them where they hold anything."""
+"""Helpers of migrations: tables of records that a downgrade keeps if they have rows."""
 
 import sqlalchemy as sa
 from alembic import context, op
@@ -7,19 +7,19 @@ ASKED = "drop_ledgers"
 
 
 def holds_rows(table: str) -> bool:
-    """Whether a table has a row."""
+    """Return whether a table has a row."""
     rows = op.get_bind().execute(sa.select(sa.literal(1)).select_from(sa.table(table)).limit(1))
     return rows.first() is not None
 
 
 def asked_to_drop() -> bool:
-    """Whether whoever downgrades said that records may go: `alembic -x drop_ledgers=yes`."""
+    """Return whether dropping records was requested: `alembic -x drop_ledgers=yes`."""
     asked = context.get_x_argument(as_dictionary=True).get(ASKED) == "yes"
     return asked or bool(context.config.attributes.get(ASKED))
 
 
 def refuse_to_drop(*tables: str) -> None:
-    """Stop a downgrade that would drop records. Raises RuntimeError unless it was asked for."""
+    """Refuse a downgrade that drops records. Raises RuntimeError unless it was requested."""
     held = [table for table in tables if is_there(table) and holds_rows(table)]
     if held and not asked_to_drop():
         raise RuntimeError(
@@ -29,12 +29,12 @@ def refuse_to_drop(*tables: str) -> None:
 
 
 def is_there(table: str) -> bool:
-    """Whether an earlier downgrade left the table, so that an upgrade takes it up again."""
+    """Return whether a table exists, kept by an earlier downgrade."""
     return bool(sa.inspect(op.get_bind()).has_table(table))
 
 
 def remake_ledger_entries(before: str, after: str, times: int = 1) -> None:
-    """Copy the ledger's entries into a table with another check, which SQLite cannot change.
+    """Copy the ledger entries to a table with another check, which SQLite cannot alter.
 
     before: what stands so many times in the table's definition, and becomes after. Raises
     RuntimeError where it does not. Indexes and triggers are kept.
@@ -57,5 +57,5 @@ def remake_ledger_entries(before: str, after: str, times: int = 1) -> None:
 
 
 def is_sqlite() -> bool:
-    """Whether the rules of SQLite are wanted."""
+    """Return whether the database is SQLite."""
     return bool(op.get_bind().dialect.name == "sqlite")

@@ -1,4 +1,4 @@
-"""`python -m worker`: run jobs until SIGTERM, then finish the running ones and end."""
+"""`python -m worker`: run jobs until SIGTERM, then finish the running ones and exit."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ RETRY_SECONDS = 0.5  # for a database that is away, or not migrated yet
 
 
 def main() -> None:
-    """Load the kernels, then start Celery's worker in this process; its children inherit them."""
+    """Load the kernels, then start Celery's worker, whose child processes inherit them."""
     give_way(NICE, SESSION_NICE)
     using = settings()
     logs.configure(using.log_format, using.log_level)
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _queue(services: Services) -> str:
-    """The queue of the installation, which its database names, once that is there."""
+    """Return the installation's queue name, waiting for the database."""
     while True:
         try:
             queue = queue_of(services.sessions)
@@ -69,6 +69,7 @@ def _queue(services: Services) -> str:
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:
+    """Handle a signal before Celery runs: exit."""
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Can this worker take a job now? And if not: is it deaf, so that it must be started again?
+"""Whether this worker can take jobs, and whether it must be restarted because it gets no messages.
 
 A worker is able where it reaches the broker, the store of the rows and the database, and holds the
 installation's master key. It is deaf where messages wait and it has a free place, and yet it takes
@@ -25,7 +25,7 @@ STUCK_SECONDS = liveness.STALE_SECONDS
 
 
 class Ability:
-    """What is known of this worker. consumer: Celery's, which takes messages in."""
+    """The state of this worker. consumer: Celery's consumer of messages."""
 
     def __init__(self, services: Services, consumer: Any) -> None:
         self._services, self._consumer = services, consumer
@@ -35,17 +35,17 @@ class Ability:
 
     @property
     def deaf(self) -> bool:
-        """Whether it takes no messages although it could."""
+        """Return whether it receives no messages although it could."""
         return self._ignored >= DEAF_LOOKS or self._stuck()
 
     def _stuck(self) -> bool:
-        """Whether the loop of the embedded broker does not go round. Others beat by themselves."""
+        """Return whether the embedded broker's loop is stuck. Other brokers have heartbeats."""
         connection = self._consumer.connection
         looked_at = getattr(getattr(connection, "transport", None), "looked_at", None)
         return looked_at is not None and time.monotonic() - looked_at > STUCK_SECONDS
 
     def look(self) -> bool:
-        """Whether it can take a job now. A deaf one ends, once its jobs have ended."""
+        """Return whether it can take a job now. A worker without messages exits after its jobs."""
         with self._guard:
             able = self._hears() and self._has_key() and self._reaches_rows()
         if self.deaf:
@@ -55,7 +55,7 @@ class Ability:
         return able
 
     def _hears(self) -> bool:
-        """Whether messages come in."""
+        """Return whether messages are received."""
         try:
             waiting = waiting_messages(self._services.sessions)
         except Exception as error:  # each broker's client has errors of its own
@@ -69,7 +69,7 @@ class Ability:
         return self._consumer.connection is not None
 
     def _has_key(self) -> bool:
-        """Whether our master key opens the newest dataset's."""
+        """Return whether our master key decrypts the newest dataset's key."""
         newest = (
             select(DatasetRow.id, DatasetRow.wrapped_key)
             .where(DatasetRow.wrapped_key.is_not(None))
@@ -88,6 +88,7 @@ class Ability:
         return False
 
     def _reaches_rows(self) -> bool:
+        """Return whether the store of rows is accessible."""
         try:
             check_store(self._services)
         except (StoreError, SQLAlchemyError) as error:

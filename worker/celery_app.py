@@ -1,4 +1,4 @@
-"""The worker's Celery application, and what happens in each process that runs jobs."""
+"""The worker's Celery application, and the set-up of its job processes."""
 
 import logging
 import os
@@ -28,12 +28,12 @@ app.conf.include = ["worker.tasks"]
 
 @lru_cache
 def services() -> Services:
-    """This process's services: made after the fork, never before."""
+    """Return this process's services, created after the fork."""
     return open_services(settings())
 
 
 class EndAtOnce(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Ends an idle worker without the seconds that the pool's threads take to notice.
+    """Lets an idle worker exit at once, without waiting for the pool's threads.
 
     It is stopped after the consumer, when no message can come in any more, and before the pool. The
     pool's processes run nothing then, and the kernel ends them with this one.
@@ -42,14 +42,14 @@ class EndAtOnce(bootsteps.StartStopStep):  # type: ignore[misc]
     requires = ("celery.worker.components:Pool",)
 
     def stop(self, _worker: Any) -> None:
-        """End the process where no job is held; else leave it to the pool to finish them."""
+        """Exit if no job is running; else let the pool finish its jobs."""
         if state.should_terminate is None and not state.reserved_requests:
             logging.shutdown()
             os._exit(0)
 
 
 class EndWithLostProcess(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Ends a worker one of whose processes was killed, where the others could wait for ever.
+    """Ends the worker when a job process was killed and others might block.
 
     A broker without an event loop, as the embedded one is, goes with a pool whose processes take
     turns at one pipe. The lock of a process that is killed at its turn is never given back. Whoever
@@ -59,12 +59,13 @@ class EndWithLostProcess(bootsteps.StartStopStep):  # type: ignore[misc]
     requires = ("celery.worker.components:Pool",)
 
     def start(self, worker: Any) -> None:
-        """Watch the pool, unless each of its processes has a pipe of its own."""
+        """Watch the pool, unless each process has its own pipe."""
         pool = worker.pool._pool
         if not isinstance(pool, AsynPool):
             threading.Thread(target=self._watch, args=(pool,), daemon=True).start()
 
     def _watch(self, pool: Any) -> None:
+        """Watch the pool's processes in a thread."""
         first = {process.pid for process in pool._pool}
         while first <= {process.pid for process in pool._pool}:
             time.sleep(WATCH_SECONDS)
@@ -79,12 +80,12 @@ app.steps["worker"].add(EndWithLostProcess)
 
 
 class Liveness(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Says "still working" from the loop that takes messages in, unless it takes none."""
+    """Touches the liveness file from the message loop."""
 
     requires = ("celery.worker.components:Timer",)
 
     def start(self, worker: Any) -> None:
-        """Beat now and every few seconds."""
+        """Touch it now and every few seconds."""
         _beat()
         worker.timer.call_repeatedly(liveness.EVERY_SECONDS, _beat)
 
@@ -93,6 +94,7 @@ _abilities: list[Ability] = []  # of this worker, once it is ready
 
 
 def _beat() -> None:
+    """Touch the liveness file."""
     if not any(ability.deaf for ability in _abilities):
         liveness.beat(settings().liveness_file)
 
@@ -102,11 +104,13 @@ app.steps["worker"].add(Liveness)
 
 @signals.setup_logging.connect  # type: ignore[untyped-decorator]
 def _configure_logs(**_: Any) -> None:
+    """Configure logging of a worker process."""
     logs.configure(settings().log_format, settings().log_level)
 
 
 @signals.worker_ready.connect  # type: ignore[untyped-decorator]
 def _announce(sender: Any, **_: Any) -> None:
+    """Start recording this worker's presence, once it receives messages."""
     its_services = open_services(settings())
     _abilities[:] = [Ability(its_services, sender)]
     Presence(its_services.sessions, WORKER, _abilities[0].look).start()
@@ -114,7 +118,7 @@ def _announce(sender: Any, **_: Any) -> None:
 
 @signals.worker_shutting_down.connect  # type: ignore[untyped-decorator]
 def _end_in_time(**_: Any) -> None:
-    """Leave running jobs the seconds to drain; what is cut off then is handed on, as paid for."""
+    """Give running jobs the drain time; jobs cut off are recovered later."""
     end = threading.Timer(settings().drain_seconds, os._exit, (0,))
     end.daemon = True
     end.start()
@@ -122,7 +126,7 @@ def _end_in_time(**_: Any) -> None:
 
 @signals.worker_process_init.connect  # type: ignore[untyped-decorator]
 def _start(**_: Any) -> None:
-    """End with the parent; open this process's own services."""
+    """Set up a job process: exit with the parent, open its services."""
     parent.die_with_parent(signal.SIGKILL)
     signal.set_wakeup_fd(-1)  # it was the parent's: its bell rings for its own signals only
     tracing.configure(settings(), "worker")
@@ -131,5 +135,6 @@ def _start(**_: Any) -> None:
 
 @signals.worker_process_shutdown.connect  # type: ignore[untyped-decorator]
 def _end(**_: Any) -> None:
+    """Close the services of a job process."""
     services().close()
     tracing.close()

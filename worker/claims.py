@@ -1,4 +1,4 @@
-"""Who may take a job, and taking it: in the transaction that pays for it."""
+"""Claiming jobs: who may claim one, and the transaction that claims and pays for it."""
 
 from datetime import datetime
 from typing import Any, cast
@@ -38,13 +38,13 @@ _TAKE = (
 
 
 def has_place(session: Session, job_id: UUID, at_once: int) -> bool:
-    """Whether the job's analyst may run one more. Locks the user: others claim at the same time."""
+    """Return whether the job's analyst may run another. Locks the user's row."""
     user = session.scalar(_OWNER, {"job": job_id})
     return (session.scalar(_RUNNING, {"user": user}) or 0) < at_once
 
 
 def taken(session: Session, job_id: UUID, owner: str, until: datetime, most: int) -> bool:
-    """Take a job that waits, for its next attempt of at most `most`. Says whether it was there."""
+    """Claim a queued job for its next attempt, if any is left. Returns whether it was queued."""
     values = {"job": job_id, "by": owner, "until": until, "most": most}
     result: Any = session.execute(_TAKE, values)
     return bool(result.rowcount == 1)

@@ -1,4 +1,4 @@
-"""A thread that says "still here" for a running job and listens for its cancellation."""
+"""The heartbeat of a running job: a thread that renews its lease and detects cancellation."""
 
 import signal
 import threading
@@ -26,11 +26,11 @@ INTERRUPT = signal.SIGUSR2  # never sent; the name under which Python runs our h
 
 
 class StoppedError(Exception):
-    """The work is to stop: the job is cancelled, or somebody else's."""
+    """The attempt must stop: the job is cancelled, or its lease was lost."""
 
 
 def scheduled(seconds: float, expected: float, steps: int) -> int:
-    """Return the progress that is shown of a job that has run for some seconds.
+    """Return the progress to show after some seconds, in steps.
 
     How many of its steps are expected to be done by then, from public facts: never what was done.
     A run whose worker is lost is begun anew for the same payment. Steps that it had taken by some
@@ -40,7 +40,7 @@ def scheduled(seconds: float, expected: float, steps: int) -> int:
 
 
 class Heartbeat:
-    """Renews the lease while the `with` block runs. cancelled, lost: what it has heard.
+    """Renews the lease during the `with` block. cancelled, lost: what it detected.
 
     steps, expected: of the job, and how many seconds they are expected to take; see `scheduled`.
 
@@ -69,7 +69,7 @@ class Heartbeat:
 
     @contextmanager
     def stops_work(self) -> Iterator[None]:
-        """Work that writes nothing. Raises StoppedError, during it or at its end, to stop it."""
+        """Make a block without writes interruptible. Raises StoppedError in it or at its end."""
         self._works = True
         try:
             yield
@@ -79,6 +79,7 @@ class Heartbeat:
             raise StoppedError
 
     def _interrupted(self, _signal: int, _frame: FrameType | None) -> None:
+        """Raise StoppedError in the interrupted block."""
         if self._works:
             self._works = False
             raise StoppedError
@@ -93,6 +94,7 @@ class Heartbeat:
         self._thread.join()
 
     def _run(self) -> None:
+        """Renew the lease until the block ends."""
         while not self._stop.wait(self._every):
             try:
                 if not self.lost:
@@ -103,6 +105,7 @@ class Heartbeat:
                 logs.logger().warning("heartbeat_missed", exception=type(error).__name__)
 
     def _beat(self) -> None:
+        """Renew the lease and read the cancellation flag."""
         lease = timedelta(seconds=self._services.settings.lease_seconds)
         with self._services.sessions.write() as session:
             beat = (
@@ -116,4 +119,5 @@ class Heartbeat:
         self.cancelled = bool(heard)
 
     def _progress(self) -> int:
+        """Return the progress to store."""
         return scheduled(time.monotonic() - self._began, self._expected, self._steps)

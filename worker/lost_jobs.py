@@ -1,4 +1,4 @@
-"""The recovery process: hands on what lost workers held, sends again what no worker was told of.
+"""Recovery of jobs: requeues those of lost workers, and resends messages that were lost.
 
 It goes by its own monotonic clock: a lease that it has seen unchanged for the lease's length has
 lapsed, whatever the wall clocks say; reservations lapse by the database's clock. Every write is
@@ -26,7 +26,7 @@ LAST_RESEND_SECONDS = 600.0
 
 @dataclass(slots=True)
 class Waiting:
-    """A job that nobody owns, as seen by this process. next_at: when to send it again."""
+    """A queued job as seen by this process. next_at: when to resend its message."""
 
     attempt: int
     next_at: float
@@ -35,7 +35,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class Recovery:
-    """Remembers what it saw between its rounds."""
+    """The recovery's state between rounds."""
 
     services: Services
     clock: Callable[[], float] = time.monotonic
@@ -43,7 +43,7 @@ class Recovery:
     _waiting: dict[UUID, Waiting] = field(default_factory=dict)
 
     def round(self) -> None:
-        """Look once at all running and waiting jobs, if there is any."""
+        """Check all running and queued jobs once."""
         if not self._any():
             self._leases, self._waiting = {}, {}
             return
@@ -52,11 +52,13 @@ class Recovery:
         self._resend()
 
     def _any(self) -> bool:
+        """Return whether there are running or queued jobs."""
         live = select(JobRow.id).where(JobRow.status.in_(("queued", "running"))).limit(1)
         with self.services.sessions.read() as session:
             return session.scalar(live) is not None
 
     def _expire(self) -> None:
+        """End queued jobs whose reservation has expired."""
         with self.services.sessions.read() as session:
             now = database_now(session)
             late = select(JobRow.id).where(JobRow.status == "queued", JobRow.reserved_until < now)
@@ -72,6 +74,7 @@ class Recovery:
             )
 
     def _watch_leases(self) -> None:
+        """Find running jobs whose lease was not renewed."""
         now = self.clock()
         held = select(JobRow.id, JobRow.token, JobRow.lease_until).where(
             JobRow.status == "running", JobRow.owner.is_not(None)
@@ -90,7 +93,7 @@ class Recovery:
         self._leases = seen
 
     def _give_up(self, job_id: UUID, token: int, lease: datetime | None) -> None:
-        """Take the job from a worker that fell silent; after the last attempt it fails."""
+        """Requeue a job whose lease expired; fail it after the last attempt."""
         with self.services.sessions.write() as session:
             lost = (
                 update(JobRow)
@@ -108,7 +111,7 @@ class Recovery:
             tell(self.services, job_id)
 
     def _after_loss(self, session: Session, job_id: UUID, attempt: int, cancelled: bool) -> bool:
-        """End a job that has no attempt left, or that was to be cancelled. Says whether it did."""
+        """End a job that was cancelled or has no attempt left. Returns whether it did."""
         session.execute(delete(ChainBlockRow).where(ChainBlockRow.job_id == job_id))
         if not cancelled and attempt < self.services.settings.max_attempts:
             return False
@@ -124,6 +127,7 @@ class Recovery:
         return True
 
     def _resend(self) -> None:
+        """Resend messages of jobs that are still queued."""
         now = self.clock()
         unowned = (
             select(JobRow.id, JobRow.attempt)

@@ -1,4 +1,4 @@
-"""`python -m worker.recovery`: the recovery process. `serve` has one in a thread."""
+"""`python -m worker.recovery`: the recovery process. `serve` runs it in a thread."""
 
 import signal
 import sys
@@ -25,19 +25,19 @@ END_SECONDS = 2.0  # for the round that is under way: every write of it is whole
 
 
 class Outbox:
-    """Jobs that the workers are to be told of, by a thread that may wait for the broker."""
+    """A queue of messages to the workers, sent by a thread that may block on the broker."""
 
     def __init__(self, publish: Callable[[UUID], None]) -> None:
         self._publish = publish
         self._guard, self._jobs = threading.Lock(), dict[UUID, None]()
 
     def put(self, job_id: UUID) -> None:
-        """Queue a message about a job, once however often it is put."""
+        """Queue a message about a job, at most one for each."""
         with self._guard:
             self._jobs[job_id] = None
 
     def send(self) -> None:
-        """Tell of what is here. What the broker does not take stays."""
+        """Send the queued messages. Unsent ones stay queued."""
         with self._guard:
             jobs = list(self._jobs)
         for job_id in jobs:
@@ -47,7 +47,7 @@ class Outbox:
 
 
 def rounds(services: Services, stop: threading.Event) -> None:
-    """Round after round, whatever happens to the database, until told to stop.
+    """Run rounds of recovery until stopped, whatever the database does.
 
     Each kind of work has a thread of its own: what waits for a broker, a webhook or a mail server
     holds neither leases and reservations, nor anchors, nor the deletion of what is past its time.
@@ -56,6 +56,7 @@ def rounds(services: Services, stop: threading.Event) -> None:
     recovery = Recovery(replace(services, publish=outbox.put))
 
     def recover() -> None:
+        """Run one round."""
         recovery.round()
         liveness.beat(services.settings.liveness_file)
 
@@ -79,6 +80,7 @@ def rounds(services: Services, stop: threading.Event) -> None:
 
 
 def _again_and_again(name: str, act: Callable[[], None], stop: threading.Event) -> None:
+    """Call a function every second, logging its errors, until stopped."""
     while not stop.wait(ROUND_SECONDS):
         try:
             act()
@@ -88,7 +90,7 @@ def _again_and_again(name: str, act: Callable[[], None], stop: threading.Event) 
 
 
 class RecoveryThread(threading.Thread):
-    """Runs a round of recovery once a second, beside the API."""
+    """A thread that runs recovery once a second, within the API process."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(name="recovery", daemon=True)
@@ -96,23 +98,24 @@ class RecoveryThread(threading.Thread):
         self._stop_now = threading.Event()
 
     def stop(self) -> None:
-        """Stop after the present round."""
+        """Stop after the current round."""
         self._stop_now.set()
         self.join()
 
     def run(self) -> None:
-        """Run rounds until told to stop."""
+        """Run rounds until stopped."""
         rounds(self._services, self._stop_now)
 
 
 def main() -> None:
-    """Recover jobs until SIGTERM or SIGINT."""
+    """Run recovery until SIGTERM or SIGINT."""
     using = settings()
     logs.configure(using.log_format, using.log_level)
     logs.silence_warnings()
     stop = threading.Event()
 
     def end(_signal: int, _frame: FrameType | None) -> None:
+        """Handle a signal: stop."""
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""Run a job: claim and pay in one transaction, open the rows, store what is released, succeed once.
+"""Running a job: claim and pay in one transaction, open rows, store blocks, succeed once.
 
 Every write names the claim's owner and token: a worker given up for lost can change nothing.
 """
@@ -34,8 +34,10 @@ from app.services.jobs.kinds import kind_of, runnable
 from app.services.jobs.kinds.base import UnrunnableError, Work
 from app.services.results.chains import stored_block, stored_chain
 from app.storage.clock import database_now
+from app.storage.cluster import cluster_of
 from app.storage.columns import schema_of
 from app.storage.errors import DatasetFileError, StoreAwayError
+from app.storage.files import Spread
 from app.storage.keys import KeyFileError
 from app.storage.rows import ChainBlockRow, DatasetRow, JobRow, ReleaseRow
 from app.storage.types import utc_now
@@ -52,11 +54,11 @@ AWAY = (OperationalError, InterfaceError, PoolTimeoutError, *AWAY_OR_UNKEPT)
 
 
 class TimeUpError(Exception):
-    """The job ran into its time limit."""
+    """The job exceeded its time limit."""
 
 
 class LostError(Exception):
-    """Somebody else owns the job now, or it has ended."""
+    """The attempt's lease was lost: another worker owns the job, or it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Claim:
     traceparent: str | None
 
     def holds(self) -> list[ColumnElement[bool]]:
-        """The condition of every write of this attempt."""
+        """Return the SQL condition of this attempt's lease, for all its writes."""
         return [
             JobRow.id == self.job_id,
             JobRow.owner == self.owner,
@@ -93,7 +95,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A block of an attempt's draws. seq: which one; first: the number of its first draw."""
+    """A block of an attempt's draws. seq: its number; first: its first draw's number."""
 
     seq: int
     first: int
@@ -101,11 +103,11 @@ class Part:
 
     @property
     def end(self) -> int:
-        """The number of the draw that comes after it."""
+        """Return the number of the draw after the block."""
         return self.first + int(self.block.value.shape[1])
 
     def values(self, claim: Claim) -> dict[str, Any]:
-        """Its row."""
+        """Return the values of its database row."""
         return {
             "job_id": claim.job_id,
             "attempt": claim.attempt,
@@ -118,34 +120,36 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """What an attempt has released: the blocks that are stored, and the last, which is not yet."""
+    """What an attempt has released: the stored blocks, and the last one, not yet stored."""
 
     services: Services
     claim: Claim
     last: Part
 
     def draws(self) -> NDArray[np.float64]:
-        """All blocks (chain, draw, parameter), one after the other."""
+        """Return all blocks (chain, draw, parameter), concatenated."""
         draws = self.last.block.value
         if not self.last.seq:
             return draws
         return np.concatenate([patiently(partial(self._stored, draws.shape[2])), draws], axis=1)
 
     def first(self) -> NDArray[np.float64]:
-        """The first block (numbers,)."""
+        """Return the first block (numbers,)."""
         return patiently(self._first) if self.last.seq else self.last.block.value.reshape(-1)
 
     def _stored(self, parameters: int) -> NDArray[np.float64]:
+        """Return the stored blocks."""
         with self.services.sessions.read() as session:
             return stored_chain(session, self.claim.job_id, self.claim.attempt, parameters)
 
     def _first(self) -> NDArray[np.float64]:
+        """Return the stored first block."""
         with self.services.sessions.read() as session:
             return stored_block(session, self.claim.job_id, self.claim.attempt, 0)
 
 
 def run(services: Services, job_id: UUID, time_up: type[BaseException] = TimeUpError) -> bool:
-    """Run one job, if it still waits for somebody. A duplicate call does nothing.
+    """Run a job if it is still queued. A duplicate call does nothing.
 
     time_up: what the caller raises in here when the job's time is over. Says whether it was ours.
     Raises StoreAwayError where this process does not reach the rows; nothing is paid then.
@@ -165,7 +169,7 @@ def run(services: Services, job_id: UUID, time_up: type[BaseException] = TimeUpE
 
 
 def _work(services: Services, claim: Claim, time_up: type[BaseException]) -> None:
-    """What follows a claim, to the job's end or the attempt's."""
+    """Run a claimed job to its end, or to the end of the attempt."""
     log = logs.logger().bind(job=str(claim.job_id), attempt=claim.attempt)
     log.info("job_claimed")
     expected = claim.work.seconds
@@ -197,7 +201,7 @@ def _work(services: Services, claim: Claim, time_up: type[BaseException]) -> Non
 
 
 def _rows_are_there(services: Services, job_id: UUID) -> bool:
-    """Whether a job still waits whose rows can be opened, looked at before it pays for them.
+    """Return whether a queued job's rows can be opened, checked before it pays.
 
     A dataset whose file is at fault is set aside, and its jobs end. Raises StoreAwayError.
     """
@@ -223,7 +227,7 @@ def _rows_are_there(services: Services, job_id: UUID) -> bool:
 
 
 def _claim(services: Services, job_id: UUID) -> Claim | None:
-    """Take the job and pay for it, in one transaction; None where there is nothing to take."""
+    """Claim and pay for a job in one transaction; None where it is not queued."""
     owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
     now, using = utc_now(), services.settings
     until = now + timedelta(seconds=using.lease_seconds)
@@ -271,7 +275,7 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
 def _usable(
     services: Services, session: Session, job: JobRow, dataset: DatasetRow
 ) -> Sequence[DatasetRow]:
-    """The holders of a dataset that the job may still open, by keys that this process has.
+    """Return the holders' datasets that the job may open. Raises where one is closed.
 
     Raises UnrunnableError, or KeyFileError.
     """
@@ -287,26 +291,26 @@ def _usable(
 
 
 def _paid(services: Services, session: Session, job: JobRow) -> tuple[Permit, Sequence[End]]:
-    """The permit for the rows, once the debit is written, and where the ledgers end with it."""
+    """Write the debit. Returns the permit for the rows, and the ledgers' ends."""
     permit = ledger.post(session, job.id)
     return permit, check(session, services, job.dataset_id)
 
 
 def _check_key(services: Services, dataset: DatasetRow) -> None:
-    """Raise KeyFileError where this process cannot open what is about to be paid for."""
+    """Raise KeyFileError where this process cannot decrypt the dataset."""
     wrapped = dataset.wrapped_key  # None: destroyed, which the ledger refuses
     if wrapped is not None and not services.vault.files.opens(wrapped, dataset.id):
         raise KeyFileError("the dataset's key was not wrapped by this master key")
 
 
 def _fail_unclaimed(services: Services, job_id: UUID, code: str) -> None:
-    """End a job that lacks something before anybody claimed it: nothing was paid."""
+    """Fail an unclaimed job, unpaid."""
     with services.sessions.write() as session:
         end_waiting(session, job_id, code)
 
 
 def _attempt(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
-    """Draw and store everything, or stop when the heartbeat says so. Returns how it ended."""
+    """Run the attempt until it ends or the heartbeat stops it. Returns how it ended."""
     try:
         return _draw(services, claim, heartbeat)
     except StoppedError:
@@ -316,7 +320,7 @@ def _attempt(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
 
 
 def _draw(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
-    """Open the rows; store block after block; succeed with the last. Raises StoppedError."""
+    """Open the rows and store block after block. Raises StoppedError."""
     blocks = claim.work.blocks(partial(_opened, services, claim, heartbeat))
     first, seq = 0, 0
     while True:
@@ -332,7 +336,7 @@ def _draw(services: Services, claim: Claim, heartbeat: Heartbeat) -> str:
 def _opened(
     services: Services, claim: Claim, heartbeat: Heartbeat
 ) -> tuple[Private[AnyRows], Permit]:
-    """The rows, still closed, and the permit. The sampler gives them up when it can."""
+    """Return the rows, closed, with their permit."""
     if claim.permit is None:
         raise ledger.UnknownReservation("nothing was paid for")
     with heartbeat.stops_work():
@@ -341,7 +345,7 @@ def _opened(
 
 @tracing.span("open rows")
 def _rows(services: Services, claim: Claim, heartbeat: Heartbeat) -> Private[AnyRows]:
-    """The dataset, still closed, once what paid for it is anchored outside of the database.
+    """Return the rows, closed, once the payment is anchored outside the database.
 
     A store that is away is waited for, here and wherever rows are read later on. Raises its error
     after PATIENCE_SECONDS, or StoppedError.
@@ -351,13 +355,23 @@ def _rows(services: Services, claim: Claim, heartbeat: Heartbeat) -> Private[Any
     while True:
         try:
             keep(services, claim.ends)
-            return services.vault.files.load(claim.dataset, claim.holders, away)
+            return services.vault.files.load(
+                claim.dataset, claim.holders, away, _summing(services, claim)
+            )
         except AWAY_OR_UNKEPT as error:
             away(error, began)
 
 
+def _summing(services: Services, claim: Claim) -> Spread | None:
+    """Return the cluster's summing function for the paid event; None without a cluster."""
+    cluster = cluster_of(services.settings)
+    if cluster is None or claim.permit is None:
+        return None
+    return cluster.spread(claim.permit.event_digest)
+
+
 def _waited(heartbeat: Heartbeat, error: Exception, since: float) -> None:
-    """Wait a moment for what has been away for some time. Raises its error, or StoppedError.
+    """Wait before a retry. Raises the error once it lasts too long, or StoppedError.
 
     Where it stays away in the middle of a pass nothing of that pass was released: the next attempt
     draws all of the job's event afresh, for the same payment (docs/proofs/filter.md, section 6).
@@ -370,7 +384,7 @@ def _waited(heartbeat: Heartbeat, error: Exception, since: float) -> None:
 
 
 def patiently(act: Callable[[], T]) -> T:
-    """Read, or write what may be written again, over and over while the database is away.
+    """Return act(), retried while the database is unavailable. act must be idempotent.
 
     Raises the database's last error after PATIENCE_SECONDS.
     """
@@ -386,13 +400,14 @@ def patiently(act: Callable[[], T]) -> T:
 
 @tracing.span("store")
 def _store(services: Services, claim: Claim, part: Part) -> None:
-    """Store a block. Raises LostError where the job is no longer this attempt's.
+    """Store a block. Raises LostError where the lease was lost.
 
     When it was stored is not shown: see heartbeat.scheduled.
     """
     values = part.values(claim)
 
     def write() -> None:
+        """Insert the block, if the lease holds."""
         with services.sessions.write() as session:
             ours = select(JobRow.id).where(*claim.holds()).with_for_update()
             if session.scalar(ours) is None:
@@ -404,13 +419,13 @@ def _store(services: Services, claim: Claim, part: Part) -> None:
 
 
 def _stored(session: Session, claim: Claim, seq: int) -> bool:
-    """Whether a block is there already: its commit went through and only the answer was lost."""
+    """Return whether a block is stored already, its commit's response having been lost."""
     return session.get(ChainBlockRow, (claim.job_id, claim.attempt, seq)) is not None
 
 
 @tracing.span("succeed")
 def _succeed(services: Services, claim: Claim, last: Part) -> str:
-    """Store the last block and show this attempt's chain and nobody else's: one transaction.
+    """Store the last block and publish this attempt's chain in one transaction.
 
     What a release left behind is stored in it as well, and what one that stopped early did not draw
     is given back. Only of a first attempt: what an earlier one drew nobody knows any more, and the
@@ -422,6 +437,7 @@ def _succeed(services: Services, claim: Claim, last: Part) -> str:
     cancelled = False
 
     def write() -> None:
+        """Insert the block and mark the job as succeeded, if the lease holds."""
         nonlocal cancelled
         with services.sessions.write() as session:
             job = session.scalar(select(JobRow).where(JobRow.id == claim.job_id).with_for_update())
@@ -457,18 +473,21 @@ def _succeed(services: Services, claim: Claim, last: Part) -> str:
 
 
 def _cancelled(services: Services, claim: Claim) -> str:
+    """End a cancelled job. The debit stays."""
     return _end(services, claim, status="cancelled", error_code=None)
 
 
 def _fail(services: Services, claim: Claim, code: str) -> str:
+    """Fail the job. The debit stays."""
     return _end(services, claim, status="failed", error_code=code)
 
 
 def _end(services: Services, claim: Claim, *, status: str, error_code: str | None) -> str:
-    """End without a chain. The debit stays."""
+    """End the job without a chain. The debit stays."""
     outcome = status
 
     def write() -> None:
+        """Update the job's status, if the lease holds."""
         nonlocal outcome
         with services.sessions.write() as session:
             ended = session.execute(

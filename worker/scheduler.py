@@ -1,4 +1,4 @@
-"""Whose turn it is: a free worker takes the job of whoever has the fewest running.
+"""Fair scheduling: the next job is that of the analyst with the fewest running ones.
 
 A message only says that some job waits. So it does not matter in which order messages come, and an
 analyst who submits a thousand jobs delays the next one's by no more than one of them. Nor may the
@@ -27,7 +27,7 @@ AWAY_SECONDS = 2.0  # until another worker is told of a job whose rows this one 
 def run_next(
     services: Services, hinted: UUID, time_up: type[BaseException] = TimeUpError
 ) -> UUID | None:
-    """Run the job whose turn it is. Returns which one it was; None where none waits.
+    """Run the next job in turn, and return its id; None where none is queued.
 
     hinted: the job that the message names, taken where others were quicker time after time.
     time_up: what the caller raises in here when the job's time is over.
@@ -44,6 +44,7 @@ def run_next(
 
 
 def _run_next(services: Services, hinted: UUID, time_up: type[BaseException]) -> UUID | None:
+    """Run the next job in turn; the hinted one after losing several to other workers."""
     for _ in range(TRIES):
         job_id = _next(services)
         if job_id is None:
@@ -57,20 +58,21 @@ def _run_next(services: Services, hinted: UUID, time_up: type[BaseException]) ->
 
 
 def _next(services: Services) -> UUID | None:
+    """Return the next job in turn."""
     using = services.settings
     with services.sessions.read() as session:
         return whose_turn(session, using.max_attempts, using.running_of_user)
 
 
 def _tell_of_next(services: Services) -> None:
-    """Send word of a job that waited for a place of its analyst: its own message came too early."""
+    """Resend the message of a job that waited for its analyst's free slot."""
     job_id = _next(services)
     if job_id is not None:
         tell(services, job_id)
 
 
 def whose_turn(session: Session, max_attempts: int, at_once: int) -> UUID | None:
-    """The oldest waiting job of the analyst with the fewest running, and fewer than `at_once`.
+    """Return the oldest queued job of the analyst with the fewest running, below `at_once`.
 
     Among equals the one whose last job started longest ago, then the oldest job. Each analyst costs
     a few look-ups in an index, however many jobs wait or have ended.
@@ -79,6 +81,7 @@ def whose_turn(session: Session, max_attempts: int, at_once: int) -> UUID | None
 
 
 def _turn() -> Select[UUID]:
+    """Return the query for the next job in turn."""
     turns = (
         select(
             func.coalesce(
@@ -104,11 +107,12 @@ def _turn() -> Select[UUID]:
 
 
 def _theirs() -> ColumnElement[bool]:
+    """Return the condition that a job is the user's."""
     return JobRow.user_id == UserRow.id
 
 
 def _oldest(status: ColumnElement[bool], free: ColumnElement[bool]) -> ScalarSelect[UUID]:
-    """The user's oldest job of this status that a worker may take."""
+    """Return the query for a user's oldest job of this status that may be claimed."""
     return (
         select(JobRow.id)
         .where(_theirs(), status, free, JobRow.attempt < bindparam("max_attempts"))

@@ -1,4 +1,4 @@
-"""The one task."""
+"""The Celery task that runs jobs."""
 
 from uuid import UUID
 
@@ -11,5 +11,5 @@ from worker.scheduler import run_next
 
 @app.task(name=TASK)  # type: ignore[untyped-decorator]
 def run_job(job_id: str) -> None:
-    """Run the job whose turn it is, if any still waits; the id is no more than a hint."""
+    """Run the next job in turn. job_id is a hint: another may go first."""
     run_next(services(), UUID(job_id), SoftTimeLimitExceeded)

@@ -1,4 +1,4 @@
-"""Load the compiled kernels before the first job, by running tiny ones on made-up rows.
+"""Compilation and loading of kernels before the first job, on small simulated rows.
 
 The worker does this before it forks: once for all of its processes, and those that replace a lost
 one have it at birth. Nothing random outlives it: every run draws from a key of its own.
@@ -27,6 +27,7 @@ from dpmcmc.fit.results import Result
 from dpmcmc.inputs.options import AlgorithmOptions, Proposal
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import ModelSpec
+from dpmcmc.mechanisms import sums
 from dpmcmc.posterior.diagnostics import summarise
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
@@ -51,7 +52,7 @@ DATA: dict[str, list[object]] = {
 
 
 def unpack(folder: Path | None) -> None:
-    """Copy kernels that were compiled earlier to where they are looked for, which is written to.
+    """Copy kernels compiled earlier to the cache folder, which must be writable.
 
     Numba compiles anew what is of another version, source or processor.
     """
@@ -61,7 +62,7 @@ def unpack(folder: Path | None) -> None:
 
 
 def once(folder: Path) -> None:
-    """Load what jobs need while no other worker on this folder does: the first compiles for all.
+    """Load the kernels, one worker at a time: the first compiles for all.
 
     Where kernels were never compiled for these sources and this processor, only those of releases
     are waited for, which the planner takes where nothing else is asked for; see `compile_rest`.
@@ -75,7 +76,7 @@ def once(folder: Path) -> None:
 
 
 def compile_rest(folder: Path) -> subprocess.Popen[bytes] | None:
-    """Compile what is not compiled yet in a process of its own that gives way to all others.
+    """Compile the remaining kernels in a process of low priority.
 
     It ends with the thread that called. A job that needs one of these kernels meanwhile compiles it
     by itself.
@@ -89,12 +90,14 @@ def compile_rest(folder: Path) -> subprocess.Popen[bytes] | None:
 
 
 def _give_way() -> None:
+    """Lower the priority of this process, and let it exit with its parent."""
     parent.die_with_parent(signal.SIGKILL)
     os.nice(19)
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / "warmup.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -102,7 +105,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def compiled() -> Path:
-    """The file that says that all kernels of these sources are compiled for this processor."""
+    """Return the marker file of fully compiled kernels, for these sources and processor."""
     from llvmlite import binding
     from numba import config
 
@@ -112,7 +115,7 @@ def compiled() -> Path:
 
 
 def load() -> None:
-    """Import what jobs need, most of a worker's start: any number of workers may do so at once."""
+    """Import what jobs need, which takes most of a worker's start."""
     from dpmcmc.kernels.compiled import ratio_sums  # noqa: F401 - it is the import that takes its time
 
     load_planner()
@@ -120,7 +123,7 @@ def load() -> None:
 
 
 def warm_up() -> None:
-    """Run every registered sampler and release for a few steps, and summarise what it gave."""
+    """Run every sampler and release for a few steps, and summarise the draws."""
     warm_up_releases()
     model = MODELS["logistic"].example
     for sampler in SAMPLERS.values():
@@ -131,13 +134,15 @@ def warm_up() -> None:
 
 
 def warm_up_releases() -> None:
-    """Run every registered release for a few draws, so that what it needs is compiled."""
+    """Run every release for a few draws, so that its kernels are compiled."""
+    sums.vector_cells(np.ones((1, 1)), 1.0, 1.0, sums.COMPILED_LOOPS)  # of many rows alone
     for release in RELEASES.values():
         model = next(model for name, model in MODELS.items() if name in release.families)
         _ran(model.example, release.options(num_steps=8))
 
 
 def _ran(model: ModelSpec, options: AlgorithmOptions) -> Result:
+    """Return the result of one small run."""
     return sample(
         DATA,
         schema=SCHEMA,
@@ -150,7 +155,7 @@ def _ran(model: ModelSpec, options: AlgorithmOptions) -> Result:
 
 
 def _kinds(options: Any) -> list[Any]:
-    """The options, and those with the full-vector proposal where there is one."""
+    """Return the options, and their full-vector variant if any."""
     if isinstance(getattr(options, "proposal", None), Proposal):
         return [options, replace(options, proposal=Proposal(kind="full"))]
     return [options]

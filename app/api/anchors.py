@@ -1,4 +1,4 @@
-"""Ends of chains in requests and answers."""
+"""Anchors (signed chain ends) in requests and responses."""
 
 import hmac
 from uuid import UUID
@@ -12,14 +12,14 @@ UNSIGNED = "the anchor was not signed by this installation for this ledger"
 
 
 def anchor_of(body: VerifyIn | None) -> tuple[int, str] | None:
-    """The end of a chain that a body names."""
+    """Return the number of entries and the hash of an anchor in a request body."""
     return (body.anchor.rows, body.anchor.head) if body and body.anchor else None
 
 
 def shown(
     services: Services, verification: Verification, ledger: UUID, body: VerifyIn | None
 ) -> VerificationOut:
-    """A verification with its end signed; a wrong signature of what was sent is a fault as well."""
+    """Return a verification with its signed end; a wrong signature in the body is a fault."""
     sign = services.vault.anchors.signer.end
     ok, problem = verification.ok, verification.problem
     sent = body.anchor if body else None

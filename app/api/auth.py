@@ -1,4 +1,4 @@
-"""Who is asking, and whether they may.
+"""Authentication and authorisation of requests.
 
 What waits for nobody is `async`: the framework hands other functions to a thread, each time.
 """
@@ -28,25 +28,25 @@ MAX_TOKEN, MAX_ADDRESS = 8192, 64
 
 
 async def get_services(request: Request) -> Services:
-    """The process's services."""
+    """Return the process's services."""
     services: Services = request.app.state.services
     return services
 
 
 async def get_planners(request: Request) -> Planners:
-    """The process's planners."""
+    """Return the process's planner pool."""
     planners: Planners = request.app.state.planners
     return planners
 
 
 async def get_watch(request: Request) -> Notifier:
-    """The process's notifier of event streams."""
+    """Return the process's notifier of event streams."""
     notifier: Notifier = request.app.state.notifier
     return notifier
 
 
 async def get_streams(request: Request) -> limits.Places:
-    """The process's places for event streams."""
+    """Return the process's limits of event streams."""
     streams: limits.Places = request.app.state.streams
     return streams
 
@@ -60,19 +60,19 @@ StreamPlaces = Annotated[limits.Places, Depends(get_streams)]
 async def get_caller(
     request: Request, services: House, _: Annotated[object, Depends(bearer)] = None
 ) -> Caller:
-    """The user whose key came with the request. Raises Refusal 401 or 429."""
+    """Return the caller authenticated by the request's key. Raises Refusal 401 or 429."""
     return await in_thread(_caller, request, services)
 
 
 def _bearer(request: Request) -> str:
-    """The key or token of a request; empty where it has none that could be one."""
+    """Return the key or token of a request; empty if it has none."""
     scheme, _space, token = request.headers.get("authorization", "").partition(" ")
     token = token.strip()
     return token if scheme.lower() == "bearer" and len(token) <= MAX_TOKEN else ""
 
 
 async def settled(provider: tokens.Tokens, request: Request) -> None:
-    """Wait, without a thread, for the provider's keys where a request's token needs new ones."""
+    """Wait, without blocking a thread, for a fetch of the provider's keys, if needed."""
     token = _bearer(request)
     fetching = provider.fetching(token) if tokens.looks_like_one(token) else None
     if fetching is not None:
@@ -80,6 +80,7 @@ async def settled(provider: tokens.Tokens, request: Request) -> None:
 
 
 def _caller(request: Request, services: Services) -> Caller:
+    """Return the caller of a request's key or token, applying the rate limit."""
     token = _bearer(request)
     if not token:
         raise of_status(401, "A key is needed: Authorization: Bearer <key>.")
@@ -101,9 +102,10 @@ def _caller(request: Request, services: Services) -> Caller:
 
 
 def allow(*roles: str) -> Callable[[Caller], Awaitable[Caller]]:
-    """A dependency that lets these roles pass. Raises Refusal 403."""
+    """Return a dependency that admits these roles. Raises Refusal 403."""
 
     async def check(caller: Annotated[Caller, Depends(get_caller)]) -> Caller:
+        """Return the caller if its role is allowed."""
         if caller.role not in roles:
             raise of_status(403, f"This needs the role {' or '.join(roles)}.")
         return caller
@@ -114,7 +116,7 @@ def allow(*roles: str) -> Callable[[Caller], Awaitable[Caller]]:
 async def may_scrape(
     request: Request, services: House, _: Annotated[object, Depends(bearer)] = None
 ) -> None:
-    """Let the metrics' own key in, admins and auditors. Raises Refusal 401, 403 or 429."""
+    """Admit the metrics key, admins and auditors. Raises Refusal 401, 403 or 429."""
     own = services.settings.metrics_key.get_secret_value()
     sent = request.headers.get("authorization", "").partition(" ")[2].strip()
     if own and hmac.compare_digest(sent.encode(), own.encode()):
@@ -125,7 +127,7 @@ async def may_scrape(
 
 
 async def take_download(request: Request, caller: Annotated[Caller, Depends(get_caller)]) -> None:
-    """Take a place for an answer that may be large, until it was taken. Raises Refusal 429."""
+    """Hold a download slot until a large answer was sent. Raises Refusal 429."""
     places: limits.Places = request.app.state.downloads
     places.take(caller.id)
     request.state.over = partial(places.leave, caller.id)  # called by Front
@@ -140,9 +142,10 @@ Overseer = Annotated[Caller, Depends(allow("admin", "auditor"))]
 
 
 def identifier(what: str) -> Callable[[str], Awaitable[UUID]]:
-    """A dependency that reads `{id}`. What is no UUID in the usual form names nothing: 404."""
+    """Return a dependency that parses `{id}` as a UUID. Raises Refusal 404 otherwise."""
 
     async def read(id: str) -> UUID:
+        """Return the UUID. Raises Refusal 404."""
         try:
             identifier = UUID(id)
         except ValueError:

@@ -1,4 +1,4 @@
-"""Request bodies: read once, strictly validated from the JSON text, described in the OpenAPI.
+"""Request bodies: strict validation of JSON, and their description in OpenAPI.
 
 What a body may cost is bounded before it is parsed: a parser holds every thread of the process
 until it is done. Large bodies are parsed in a thread.
@@ -28,12 +28,13 @@ SLACK = 10_000  # commas and brackets inside strings, which count before a body 
 
 
 class _Twice(dict[str, Any]):
-    """An object that names a member twice. name: of the first such member."""
+    """A JSON object repeats a member. name: the first repeated member."""
 
     name: str
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object's members, as _Twice where one is repeated."""
     made = dict(members)
     if len(made) == len(members):
         return made
@@ -44,7 +45,7 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_values(document: Any, most: int) -> None:
-    """Raise Refusal 422 on a member that is named twice, or on more values than may be."""
+    """Raise Refusal 422 on a repeated member, or on too many values."""
     left = [("", document)]
     count = 0
     while left:
@@ -64,11 +65,12 @@ def _check_values(document: Any, most: int) -> None:
 
 
 def _not_valid(fault: Fault) -> Refusal:
+    """Return Refusal 422 with one fault."""
     return Refusal(422, "invalid_request", "The request is not valid.", [fault])
 
 
 def _document(text: bytes, most: int) -> Any:
-    """The JSON of a body; None where it is none: the model's own parser says what is wrong.
+    """Return the parsed JSON; None where it is invalid, for the model to report.
 
     Raises Refusal 422 where an object names a member twice, since readers differ in which counts,
     and where there are more than `most` values, before they are made.
@@ -85,11 +87,12 @@ def _document(text: bytes, most: int) -> Any:
 
 
 def parse(model: type[Model], text: bytes) -> Model:
-    """A strictly valid model from JSON. Raises Refusal 422 with a pointer for each fault."""
+    """Return a strictly validated model. Raises Refusal 422 with a pointer for each fault."""
     return _valid(model, text, _document(text, model.most_values))
 
 
 def _valid(model: type[Model], text: bytes, document: Any) -> Model:
+    """Return a validated model of a parsed document."""
     try:
         known = model.prepared(document)
     except SpecError as error:
@@ -103,6 +106,7 @@ def _valid(model: type[Model], text: bytes, document: Any) -> Model:
 
 
 def _either(usual: type[Model], other: type[Other], member: str, text: bytes) -> Model | Other:
+    """Return the other model if the body has `member`, else the usual one."""
     document = _document(text, max(usual.most_values, other.most_values))
     if isinstance(document, dict) and member in document:
         return _valid(other, text, document)
@@ -110,13 +114,14 @@ def _either(usual: type[Model], other: type[Other], member: str, text: bytes) ->
 
 
 async def parsed(function: Callable[..., Any], *given: Any) -> Any:
-    """What a parser makes of a body, its last argument: a large one is parsed in a thread."""
+    """Return function(*given, body), in a thread where the body is large."""
     if len(given[-1]) <= SMALL_BYTES:
         return function(*given)
     return await in_thread(function, *given)
 
 
 async def _body(request: Request) -> bytes:
+    """Return the request's body. Raises Refusal 415 on another content type."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise of_status(415, "The body must be application/json.")
@@ -125,9 +130,10 @@ async def _body(request: Request) -> bytes:
 
 @lru_cache
 def read(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
-    """A dependency that reads the request's body as `model`."""
+    """Return a dependency that reads the request's body as `model`."""
 
     async def reader(request: Request) -> Model:
+        """Return the validated body."""
         body: Model = await parsed(parse, model, await _body(request))
         return body
 
@@ -136,9 +142,10 @@ def read(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
 
 @lru_cache
 def read_any(model: type[Model]) -> Callable[[Request], Awaitable[Model | None]]:
-    """A dependency that reads the request's body as `model`; None where there is no body."""
+    """Return a dependency that reads an optional body as `model`."""
 
     async def reader(request: Request) -> Model | None:
+        """Return the validated body, or None without one."""
         return await read(model)(request) if await request.body() else None
 
     return reader
@@ -147,9 +154,10 @@ def read_any(model: type[Model]) -> Callable[[Request], Awaitable[Model | None]]
 def read_either(
     usual: type[Model], other: type[Other], member: str
 ) -> Callable[[Request], Awaitable[Model | Other]]:
-    """A dependency that reads the body as `other` where it has this member, else as `usual`."""
+    """Return a dependency that reads the body as `other` if it has `member`, else `usual`."""
 
     async def reader(request: Request) -> Model | Other:
+        """Return the validated body."""
         text = await _body(request)
         body: Model | Other = await parsed(_either, usual, other, member, text)
         return body
@@ -158,7 +166,7 @@ def read_either(
 
 
 def describe(*models: type[Body], required: bool = True) -> dict[str, Any]:
-    """The OpenAPI of a route that reads one of `models`."""
+    """Return the OpenAPI of a route that reads one of `models`."""
     BODIES.update({model.__name__: model for model in models})
     schemas = [{"$ref": REFERENCE.format(model=model.__name__)} for model in models]
     schema = schemas[0] if len(schemas) == 1 else {"oneOf": schemas}

@@ -1,4 +1,4 @@
-"""ETags of what is read as JSON: a copy that a client has need not come again."""
+"""ETags of JSON documents, so that clients need not download them again."""
 
 from hashlib import blake2b
 
@@ -11,12 +11,12 @@ MOST_TAGS = 100  # of an If-None-Match that are read
 
 
 def tag_of(body: bytes | memoryview) -> str:
-    """The ETag of a document."""
+    """Return the ETag of a document."""
     return f'"{blake2b(body, digest_size=16).hexdigest()}"'
 
 
 def unless_had(request: Request, answer: Response) -> Response:
-    """An answer with its ETag; 304 in its place where the client has it (RFC 9110, 13.1.2)."""
+    """Return the answer with its ETag, or 304 where the client has it (RFC 9110, 13.1.2)."""
     plain = answer.status_code == 200 and answer.media_type == JSON
     if request.method != "GET" or not plain or isinstance(answer, StreamingResponse):
         return answer

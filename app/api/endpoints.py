@@ -1,4 +1,4 @@
-"""Routes whose plain functions cost one change of threads each, and threads that are shared fairly.
+"""Routes whose plain functions run in threads, shared fairly among callers.
 
 A change wakes two threads, one after the other, which takes longer than most answers take to make.
 """
@@ -46,7 +46,7 @@ IdempotencyKey = Annotated[
 
 
 class Lanes:
-    """How many threads one caller may have at once: others need not wait for many slow answers.
+    """Limits the threads that one caller uses at once, so that others need not wait.
 
     A caller is known by a key that lately let somebody in; all others together are one more.
     """
@@ -57,7 +57,7 @@ class Lanes:
         self._lanes: dict[UUID | None, tuple[asyncio.Semaphore, int]] = {}
 
     def remember(self, request: Request, user: UUID | None) -> None:
-        """Remember whose a request's key is; None: nobody's."""
+        """Record the user of a request's key; None: unknown."""
         key = _key(request)
         with self._guard:
             self._users.pop(key, None)
@@ -67,7 +67,7 @@ class Lanes:
                 self._users.popitem(last=False)
 
     async def run(self, request: Request, waited: Coroutine[Any, Any, Found]) -> Found:
-        """Await what answers a request, in its caller's lane. In the event loop's thread."""
+        """Run a request's handler within its caller's limit, in the event loop."""
         with self._guard:
             user = self._users.get(_key(request))
         lane, inside = self._lanes.get(user) or (asyncio.Semaphore(AT_ONCE), 0)
@@ -87,11 +87,12 @@ _LANE: ContextVar[asyncio.Semaphore | None] = ContextVar("lane", default=None)
 
 
 def _key(request: Request) -> bytes:
+    """Return the hash of the request's Authorization header."""
     return blake2b(request.headers.get("authorization", "").encode(), digest_size=16).digest()
 
 
 async def in_thread(function: Callable[..., Found], *given: Any, **named: Any) -> Found:
-    """What a function returns that may wait for the database: called in a thread of the caller's.
+    """Return function(*given, **named), run in a thread within the caller's limit.
 
     Who has as many as may be waits for one of them, without a thread.
     """
@@ -107,7 +108,7 @@ async def in_thread(function: Callable[..., Found], *given: Any, **named: Any) -
 
 
 class Route(APIRoute):
-    """A route that runs a plain function in a thread, and refuses parameters that it does not know.
+    """A route that runs a plain function in a thread and refuses unknown parameters.
 
     Where the request has no body, all of its handling is in that thread: who asks, the function
     and its answer. The framework would take another thread for each of the three.
@@ -118,7 +119,7 @@ class Route(APIRoute):
         super().__init__(path, _awaited(endpoint) if self._plain else endpoint, **given)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """As the framework asks for it, which calls a plain function in a thread."""
+        """Return the framework's request handler, with plain functions in threads."""
         handler: Any = super().get_route_handler()
         every = get_flat_params(self.dependant)
         known = frozenset(
@@ -131,6 +132,7 @@ class Route(APIRoute):
         at_once = self._plain and self.methods == READS
 
         async def handle(request: Request) -> Response:
+            """Handle one request."""
             check_asked(request, known, makes=makes)
             settle = request.app.state.settle
             if settle is not None:
@@ -143,7 +145,7 @@ class Route(APIRoute):
 
 
 def check_asked(request: Request, known: frozenset[str], *, makes: bool) -> None:
-    """Raise Refusal 422 on query parameters that are not known, or are too many to look at.
+    """Raise Refusal 422 on unknown or too many query parameters.
 
     makes: whether the request makes something, once for each Idempotency-Key; elsewhere there must
     be no such header.
@@ -162,15 +164,20 @@ def check_asked(request: Request, known: frozenset[str], *, makes: bool) -> None
 
 
 def _not_valid(pointer: str, message: str) -> Refusal:
+    """Return Refusal 422 with one fault."""
     return Refusal(422, "invalid_request", "The request is not valid.", [Fault(pointer, message)])
 
 
 def _awaited(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the endpoint as a coroutine function."""
+
     @wraps(endpoint)
     async def run(**given: Any) -> Any:
+        """Run the plain function in a thread."""
         return await in_thread(answered, **given)
 
     def answered(**given: Any) -> Any:
+        """Run the function and serialise its page."""
         made = endpoint(**given)
         return _serialised(made) if isinstance(made, Listing) else made
 
@@ -178,7 +185,7 @@ def _awaited(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _serialised(page: Listing[Any]) -> Response:
-    """Serialise a page of a list item by item; other requests are served in between."""
+    """Return a serialised list page, yielding to other requests between items."""
     items = ",".join(item.model_dump_json() for item in page.items)
     text = f'{{"items":[{items}],"next_cursor":{json.dumps(page.next_cursor)}}}'
     return Response(text, media_type="application/json")
@@ -187,7 +194,7 @@ def _serialised(page: Listing[Any]) -> Response:
 def _to_its_end(
     handler: Callable[[Request], Coroutine[Any, Any, Found]], request: Request
 ) -> Found:
-    """What a coroutine returns that never waits."""
+    """Return the result of a coroutine that never suspends."""
     handling = handler(request)
     try:
         handling.send(None)

@@ -1,4 +1,4 @@
-"""A chain in the format that was asked for. Heavy libraries are loaded when first needed."""
+"""Chains and tables in the requested format. Large libraries are loaded on demand."""
 
 import io
 import json
@@ -24,7 +24,7 @@ Rows = tuple[int, NDArray[np.float64]]  # the number of the first draw, and draw
 
 
 def _rows(chain: Chain, index: int, numbers: int) -> Iterator[Rows]:
-    """The draws of one chain in parts of at most so many numbers."""
+    """Yield the draws of one chain in parts of at most `numbers` numbers."""
     most = max(1, numbers // chain.draws.shape[2])
     for first, piece in chain.draws.pieces(index):
         for start in range(0, len(piece), most):
@@ -32,7 +32,7 @@ def _rows(chain: Chain, index: int, numbers: int) -> Iterator[Rows]:
 
 
 def _together(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in fewer pieces."""
+    """Yield the same bytes in fewer, larger pieces."""
     held = bytearray()
     for part in parts:
         held += part
@@ -43,11 +43,12 @@ def _together(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def as_json(chain: Chain) -> Iterator[bytes]:
-    """ChainOut, a piece at a time."""
+    """Yield ChainOut as JSON, in pieces."""
     return _together(_json_parts(chain))
 
 
 def _json_parts(chain: Chain) -> Iterator[bytes]:
+    """Yield the parts of the JSON."""
     chains, draws, _ = chain.draws.shape
     head = {
         "job": str(chain.job_id),
@@ -69,7 +70,7 @@ def _json_parts(chain: Chain) -> Iterator[bytes]:
 
 
 def as_csv(chain: Chain) -> Iterator[bytes]:
-    """One line a draw: chain, draw, warmup (0 or 1), then the parameters; dry_run, 1, of made rows.
+    """Yield CSV lines: chain, draw, warmup (0 or 1), parameters, and dry_run where it is.
 
     Arrow writes the lines, in a sixth of the time of Python's writer, and other threads go on
     meanwhile. It writes the shortest digits that are read as the same number, as 1 for 1.0.
@@ -98,7 +99,7 @@ def as_csv(chain: Chain) -> Iterator[bytes]:
 
 
 def as_parquet(chain: Chain) -> Iterator[bytes]:
-    """The table of `as_csv` as Parquet, a row group at a time."""
+    """Yield the table of `as_csv` as Parquet, one row group at a time."""
     import pyarrow
     from pyarrow import parquet
 
@@ -120,41 +121,41 @@ def as_parquet(chain: Chain) -> Iterator[bytes]:
 
 
 class _Pieces(io.RawIOBase):
-    """A file that hands on what was written to it and keeps nothing."""
+    """A writable file that passes its data on without storing it."""
 
     def __init__(self) -> None:
         super().__init__()
         self._written = bytearray()
 
     def writable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def write(self, data: Any, /) -> int:
-        """Take bytes in."""
+        """Store data until `take`."""
         self._written += data
         return len(data)
 
     def take(self) -> bytes:
-        """Return what was written since the last call, and drop it."""
+        """Return and drop the data written since the last call."""
         taken, self._written = bytes(self._written), bytearray()
         return taken
 
 
 def _dry(chain: Chain) -> bool:
-    """Whether a chain is of made rows, which every file says."""
+    """Return whether a chain is of a dry run."""
     return DRY_RUN in chain.attributes
 
 
 def _verdict(chain: Chain) -> dict[str, str]:
-    """What a file says of the result that it holds."""
+    """Return the verdict as metadata of a file."""
     if chain.verdict is None:
         return {}
     return dict(zip(("verdict", "verdict_sentence"), chain.verdict, strict=True))
 
 
 def as_netcdf(chain: Chain) -> Iterator[bytes]:
-    """The chain as an ArviZ DataTree, which `arviz.from_netcdf` reads (posterior.datatree)."""
+    """Yield the chain as netCDF, which `arviz.from_netcdf` reads (posterior.datatree)."""
     import tempfile
 
     with tempfile.NamedTemporaryFile(suffix=".nc", delete=False) as file:
@@ -166,8 +167,7 @@ def as_netcdf(chain: Chain) -> Iterator[bytes]:
 
 @contextmanager
 def _unnamed(path: str) -> Iterator[Any]:
-    """A new netCDF file at a path, which has no name once it is open: nothing is left of it, also
-    where the process is killed."""
+    """Yield a new netCDF file that is deleted from the folder at once, so no crash leaves it."""
     import h5netcdf
 
     try:
@@ -179,7 +179,7 @@ def _unnamed(path: str) -> Iterator[Any]:
 
 
 def _netcdf_written(path: str, chain: Chain) -> Iterator[None]:
-    """Write what dpmcmc.posterior.datatree makes of draws in memory, a piece at each step."""
+    """Write the DataTree of `posterior.datatree` from draws in memory, one piece per step."""
     attributes = {**chain.attributes, **_verdict(chain)}
     names = columns(chain.parameters)
     chains, draws, _ = chain.draws.shape
@@ -219,7 +219,7 @@ def _group(
     draws: int,
     attributes: Mapping[str, Any],
 ) -> tuple[Any, Any]:
-    """The groups of one part of the draws, and of its statistics, still without values."""
+    """Return the empty groups of one part of the draws and of its statistics."""
     made = []
     for name, variables, kind in (
         ("posterior", names, np.dtype("f8")),
@@ -246,17 +246,18 @@ FORMATS: dict[str, Callable[[Chain], Iterator[bytes]]] = {
 
 
 def as_files(answer: Any) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI of an answer that comes as JSON of this model, or as a file of draws."""
+    """Return the OpenAPI of an answer that is JSON of this model, or a file of draws."""
     others = {kind: BINARY for kind in FORMATS if kind != JSON}
     return {200: {"model": answer, "content": others}}
 
 
 def table_as_csv(parts: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
-    """A table that comes as parts of its columns, some lines at a time."""
+    """Yield a table as CSV, from parts of its columns."""
     return _together(_table_lines(parts))
 
 
 def _table_lines(parts: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    """Yield the lines of a table as CSV."""
     import csv
 
     out = io.StringIO(newline="")
@@ -274,7 +275,7 @@ def _table_lines(parts: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
 
 
 def _cells(values: Any) -> list[Any]:
-    """Values for csv, where a missing one is an empty field."""
+    """Return values as CSV fields, empty where missing."""
     cells: list[Any] = values.tolist()
     if values.dtype.kind == "M":
         return [None if cell is None else str(cell) for cell in cells]
@@ -282,15 +283,17 @@ def _cells(values: Any) -> list[Any]:
 
 
 def _length(part: Mapping[str, Any]) -> int:
+    """Return the number of rows of a part."""
     return len(next(iter(part.values())))
 
 
 def table_as_json(head: Mapping[str, Any], columns: Mapping[str, Any]) -> Iterator[bytes]:
-    """An object of `head` and of `data`: columns of values by name, some values at a time."""
+    """Yield a JSON object of `head` and `data` with columns of values, in pieces."""
     return _together(_column_parts(head, columns))
 
 
 def _column_parts(head: Mapping[str, Any], columns: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield the parts of the JSON."""
     yield json.dumps(head)[:-1].encode() + b', "data": {'
     for number, (name, values) in enumerate(columns.items()):
         yield f"{', ' if number else ''}{json.dumps(name)}: [".encode()
@@ -302,7 +305,7 @@ def _column_parts(head: Mapping[str, Any], columns: Mapping[str, Any]) -> Iterat
 
 
 def table_as_parquet(parts: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
-    """The same table as Parquet, a row group for each part."""
+    """Yield the table as Parquet, one row group per part."""
     import pyarrow
     from pyarrow import parquet
 
@@ -329,7 +332,7 @@ MOST_RANGES = 100  # of an Accept header that are read
 
 
 def negotiate(accept: str, kinds: Iterable[str] = tuple(FORMATS)) -> str | None:
-    """The format that an Accept header likes best; None where it likes none of these."""
+    """Return the format preferred by an Accept header; None if it accepts none of these."""
     best: tuple[float, int, str] | None = None
     parts = islice((accept or "*/*").split(","), MOST_RANGES)
     ranges = [_range(part) for part in parts if part.strip()]
@@ -344,6 +347,7 @@ def negotiate(accept: str, kinds: Iterable[str] = tuple(FORMATS)) -> str | None:
 
 
 def _range(part: str) -> tuple[str, float]:
+    """Return media range and quality of one element of an Accept header."""
     kind, *parameters = (piece.strip() for piece in part.split(";", 20)[:20])
     quality = 1.0
     for parameter in parameters:
@@ -357,7 +361,7 @@ def _range(part: str) -> tuple[str, float]:
 
 
 def _fits(wanted: tuple[str, float], kind: str) -> tuple[int, float]:
-    """How specifically a range names a type (0: not at all), and its quality."""
+    """Return how specifically a media range matches a type (0: not), and its quality."""
     name, quality = wanted
     if name == kind:
         return 3, quality

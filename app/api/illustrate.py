@@ -1,4 +1,4 @@
-"""Examples of what operations are given and answer, made from their schemas.
+"""Examples of requests and answers for the OpenAPI document, from their schemas.
 
 Of a member that has a name of its own in NAMED the value is written down there; all else follows
 from its type, so that an example is never behind its schema.
@@ -42,7 +42,7 @@ TEXTS = {
 
 
 def illustrate(document: Json) -> None:
-    """Put an example to every parameter, body and answer of a document that has none."""
+    """Add an example to every parameter, body and answer that has none."""
     schemas = document["components"]["schemas"]
     for path, item in document["paths"].items():
         for operation in item.values():
@@ -65,10 +65,12 @@ def illustrate(document: Json) -> None:
 
 
 def _like(parameter: Json, schemas: Json) -> Any:
+    """Return an example of a parameter."""
     return {"id": ID, "job": [ID]}.get(parameter["name"], _of(parameter["schema"], schemas))
 
 
 def _answer(kind: str, answer: Json, schemas: Json, *, table: bool) -> None:
+    """Add an example to an answer."""
     if table and kind == "text/csv":
         answer["example"] = "age,sex,income\n39,Male,<=50K\n52,Female,>50K\n"
     elif kind in TEXTS:
@@ -96,7 +98,7 @@ def _of(schema: Json, schemas: Json, name: str = "", depth: int = 0) -> Any:
 
 
 def _suits(value: Any, schema: Json) -> bool:
-    """Whether a value may be a member of this schema, as far as its type tells."""
+    """Return whether a value has the type that a schema requires."""
     kinds: dict[str, Any] = {
         "string": str,
         "integer": int,
@@ -121,6 +123,7 @@ def _suits(value: Any, schema: Json) -> bool:
 
 
 def _plain(schema: Json, schemas: Json, depth: int) -> Any:
+    """Return an example of a schema by its type."""
     kind = schema.get("type")
     if kind == "object":
         if depth > DEEPEST or "properties" not in schema:

@@ -1,4 +1,4 @@
-"""How much one user may ask for: requests in a time, and event streams at once. How refusals wait.
+"""Rate limits and concurrency limits of users, and delays of refusals.
 
 Counted by user and not by key: everybody may make further keys for himself. Requests are metered by
 the generic cell rate algorithm (ITU-T I.371): of each user one moment is kept, the one at which all
@@ -37,7 +37,7 @@ return {1, tostring(before + each)}
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Whether a request is allowed. ahead: seconds by which its user is ahead of the rate."""
+    """The rate limiter's decision. ahead: seconds by which the user exceeds the rate."""
 
     allowed: bool
     limit: int
@@ -45,11 +45,11 @@ class Allowance:
 
     @property
     def each(self) -> float:
-        """Seconds in which one more request is earned."""
+        """Return the seconds in which one request is earned."""
         return WINDOW_SECONDS / self.limit
 
     def headers(self) -> dict[str, str]:
-        """What every answer tells."""
+        """Return the rate limit headers of an answer."""
         headers = {
             "RateLimit-Limit": str(self.limit),
             "RateLimit-Remaining": str(max(0, int((WINDOW_SECONDS - self.ahead) / self.each))),
@@ -63,21 +63,21 @@ class Allowance:
 
 
 class Meter(Protocol):
-    """Where moments are kept."""
+    """Storage of users' request times."""
 
     def ask(self, user: UUID, each: float) -> tuple[bool, float]:
-        """Take one request in, if it is allowed; says how far ahead its user is then."""
+        """Count a request if allowed; return that, and the seconds ahead of the rate."""
         ...
 
 
 class OwnMeter:
-    """Moments in this process's memory."""
+    """Request times in this process's memory."""
 
     def __init__(self) -> None:
         self._guard, self._until = threading.Lock(), dict[UUID, float]()
 
     def ask(self, user: UUID, each: float) -> tuple[bool, float]:
-        """Take one request in, by this process' clock."""
+        """Count a request by this process's clock, see Meter."""
         now = time.monotonic()
         with self._guard:
             before = max(self._until.get(user, now) - now, 0.0)
@@ -90,11 +90,11 @@ class OwnMeter:
 
 
 class AwayError(Exception):
-    """Redis does not answer."""
+    """Redis is unavailable."""
 
 
 class SharedMeter:
-    """Moments in Redis, for all processes, by its clock. Raises AwayError where it is away."""
+    """Request times in Redis, shared by all processes. Raises AwayError."""
 
     def __init__(self, url: str) -> None:
         import redis  # with half of OpenTelemetry, which nobody needs without Redis
@@ -104,7 +104,7 @@ class SharedMeter:
         self._script = client.register_script(METER)
 
     def ask(self, user: UUID, each: float) -> tuple[bool, float]:
-        """Take one request in, by the clock of Redis."""
+        """Count a request by the clock of Redis, see Meter."""
         try:
             allowed, ahead = self._script(keys=[f"dpmcmc:rate:{user}"], args=[each, WINDOW_SECONDS])
         except self._away as error:
@@ -113,7 +113,7 @@ class SharedMeter:
 
 
 class Rates:
-    """Requests of each user, metered in Redis where that is the broker, else in this process."""
+    """The rate limiter: in Redis where that is the broker, else in this process."""
 
     def __init__(self, settings: Settings) -> None:
         self._limit = settings.rate_requests
@@ -123,23 +123,24 @@ class Rates:
         self._alone_until = 0.0
 
     def ask(self, user: UUID) -> Allowance:
-        """Take one request in, if it is allowed."""
+        """Count a request, if allowed."""
         each = WINDOW_SECONDS / self._limit
         if self._shared is not None and time.monotonic() >= self._alone_until:
             try:
-                return self._told(*self._shared.ask(user, each))
+                return self._allowance(*self._shared.ask(user, each))
             except AwayError as error:  # what meters must not stop the service
                 self._alone_until = time.monotonic() + ALONE_SECONDS
                 why = type(error.__cause__).__name__
                 logs.logger().warning("rates_not_shared", exception=why)
-        return self._told(*self._own.ask(user, each))
+        return self._allowance(*self._own.ask(user, each))
 
-    def _told(self, allowed: bool, ahead: float) -> Allowance:
+    def _allowance(self, allowed: bool, ahead: float) -> Allowance:
+        """Return the decision for this request."""
         return Allowance(allowed, self._limit, ahead)
 
 
 class Refusals:
-    """How long refusals wait before they are sent.
+    """Delays of refusals, which grow with their number.
 
     Making a refusal takes milliseconds of the event loop, and whoever is refused may ask again at
     once, on many connections. A caller who is refused all the time gets one answer in five seconds
@@ -150,14 +151,14 @@ class Refusals:
         self._meter = OwnMeter()
 
     def wait_seconds(self, user: UUID | None) -> float:
-        """Seconds that a refusal of a user waits; None: of somebody without a key that works."""
+        """Return the seconds to delay a refusal. user None: unauthenticated."""
         allowed, _ = self._meter.ask(user or NOBODY, WINDOW_SECONDS / AT_ONCE)
         return 0.0 if allowed else WAIT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What there may be only so much of at once. refused: of what is said; else_do: what to do."""
+    """A resource with limited concurrency. refused: makes the refusal; else_do: the advice."""
 
     name: str
     refused: Callable[[str], Refusal]
@@ -165,14 +166,14 @@ class Kind:
 
 
 class Places:
-    """Places for something that takes long, in this process: of one user, and in all."""
+    """Slots of a limited resource in this process: for one user, and in total."""
 
     def __init__(self, kind: Kind, of_user: int, in_all: int) -> None:
         self._kind, self._of_user, self._in_all = kind, of_user, in_all
         self._guard, self._open = threading.Lock(), Counter[UUID]()
 
     def take(self, user: UUID) -> None:
-        """Take a place. Raises Refusal 429."""
+        """Take a slot. Raises Refusal 429."""
         name, refused, else_do = self._kind.name, self._kind.refused, self._kind.else_do
         with self._guard:
             if self._open[user] >= self._of_user:
@@ -183,7 +184,7 @@ class Places:
             self._open[user] += 1
 
     def leave(self, user: UUID) -> None:
-        """Give a place back."""
+        """Release a slot."""
         with self._guard:
             self._open[user] -= 1
             if self._open[user] <= 0:
@@ -191,7 +192,7 @@ class Places:
 
 
 def streams(settings: Settings) -> Places:
-    """Places for event streams."""
+    """Return the slots of event streams."""
     kind = Kind(
         "event streams",
         lambda message: Refusal(429, "too_many_streams", message),
@@ -201,7 +202,7 @@ def streams(settings: Settings) -> Places:
 
 
 def downloads(settings: Settings) -> Places:
-    """Places for answers that may be large, from before they are made until they are taken."""
+    """Return the slots of large downloads, held until they were sent."""
     kind = Kind(
         "downloads",
         lambda message: Refusal(429, "too_many_downloads", message),
@@ -211,6 +212,6 @@ def downloads(settings: Settings) -> Places:
 
 
 def too_fast(allowance: Allowance) -> Refusal:
-    """429 for whoever asks more often than is allowed."""
+    """Return Refusal 429 for a caller over the rate limit."""
     often = f"{allowance.limit} requests in {WINDOW_SECONDS:.0f} seconds"
     return Refusal(429, "rate_limited", f"More than {often}; wait as Retry-After says.")

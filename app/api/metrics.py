@@ -24,7 +24,7 @@ UNTIMED = frozenset(
 
 
 class Metrics:
-    """The counters of one process."""
+    """The metrics of one process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -50,17 +50,18 @@ class Metrics:
         self._gauges = {name: self._gauge(name, *of) for name, of in GAUGES.items()}
 
     def _gauge(self, name: str, what: str, label: str = "") -> Gauge:
+        """Return a new gauge."""
         labels = (label,) if label else ()
         return Gauge(f"dpmcmc_{name}", what, labels, registry=self.registry)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one request; route is the template, never the address."""
+        """Count one request. route: the template, never the actual path."""
         self._requests.labels(method, route, str(status)).inc()
         if (method, route) not in UNTIMED:
             self._seconds.labels(method, route).observe(seconds)
 
     def render(self, figures: Figures, plans: Mapping[str, int]) -> bytes:
-        """The exposition, with the figures of this moment."""
+        """Return the metrics in Prometheus's text format, with the present values."""
         for outcome, number in plans.items():
             self._plans.labels(outcome).inc(number - self._plans_told.get(outcome, 0))
         self._plans_told = dict(plans)

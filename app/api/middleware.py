@@ -1,4 +1,4 @@
-"""What every request gets: an id, a body's limits, a log line, a count, no loose exception."""
+"""ASGI middleware: request ids, body limits, logs, metrics and uncaught exceptions."""
 
 import asyncio
 import re
@@ -34,24 +34,25 @@ DRAIN_BYTES = 2**24  # of a refused body, so that its sender reads the answer
 PIECE_BYTES = 2**16  # handed to the connection at once
 CLIENT_LEFT = 499  # as nginx counts it
 REFUSED = frozenset({401, 429, 503})  # what may be asked again at once, to the same end
+LAST_LOOK_SECONDS = 0.25  # for a body that was sent while this process did other work
 LEAST_RATE = 1024.0  # bytes of a body a second, besides the time that headers have
 
 
 class BodyTooSlowError(Exception):
-    """The body takes longer than it may."""
+    """The body was not received in time."""
 
 
 class BodyTooLargeError(Exception):
-    """The body passed its limit while it was read."""
+    """The body exceeds the size limit."""
 
 
 def header(scope: Scope, name: bytes) -> str:
-    """A request header, or the empty string."""
+    """Return a request header, or an empty string."""
     return next((v.decode("latin-1") for k, v in scope["headers"] if k == name), "")
 
 
 def _keep_own_cookies(scope: Scope, own: re.Pattern[bytes]) -> None:
-    """Leave of a request's cookies the dashboard's alone, in the form in which they were set.
+    """Remove all cookies but the dashboard's valid ones.
 
     The framework would take every cookie of every request apart, in a time that grows with the
     square of one that is quoted.
@@ -70,7 +71,7 @@ def _keep_own_cookies(scope: Scope, own: re.Pattern[bytes]) -> None:
 
 
 class _Alive:
-    """Says that the process is up, without the framework: probes must not wait behind anything."""
+    """The liveness endpoint, answered without the framework so that it never waits."""
 
     path = "/healthz"
     _body = b'{"status":"ok","checks":{}}'
@@ -81,13 +82,13 @@ class _Alive:
     )
 
     def asked(self, scope: Scope) -> bool:
-        """Whether a request asks this alone."""
+        """Return whether a request is for this endpoint."""
         plain = scope["path"] == self.path and not scope.get("query_string")
         plain = plain and scope["method"] in ("GET", "HEAD")
         return plain and not header(scope, b"if-none-match")
 
     async def __call__(self, scope: Scope, _: Receive, send: Send) -> None:
-        """Answer."""
+        """Answer 200."""
         scope["route"] = self  # for the log line and the count
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})
         await send({"type": "http.response.body", "body": self._body})
@@ -97,12 +98,12 @@ _ALIVE = _Alive()
 
 
 def _route(scope: Scope) -> str:
-    """The template of the address, once the request was routed."""
+    """Return the route template of a request, once it was routed."""
     return str(getattr(scope.get("route"), "path", "none"))
 
 
 def _span(scope: Scope, request_id: str) -> AbstractContextManager[None]:
-    """The request's span, below the caller's own; none where its time may tell, or nobody asks."""
+    """Open the request's trace span below the caller's; none if tracing is off."""
     if (scope["method"], scope["path"]) in UNTIMED or scope["path"] in PROBES:
         return nullcontext()
     parent = header(scope, b"traceparent") or None
@@ -110,14 +111,14 @@ def _span(scope: Scope, request_id: str) -> AbstractContextManager[None]:
 
 
 def _method(scope: Scope, *, head: bool = False) -> str:
-    """The method, if it is one: whoever calls may invent as many as he likes."""
+    """Return the HTTP method if it is a known one, else a placeholder."""
     if head:
         return "HEAD"
     return str(scope["method"]) if scope["method"] in METHODS else "other"
 
 
 class Front:
-    """The outermost layer. cookies: the dashboard's own by name, and how long each may be."""
+    """The outermost middleware. cookies: names of the dashboard's, with their largest sizes."""
 
     def __init__(
         self,
@@ -155,6 +156,7 @@ class Front:
         self._note(scope, _method(scope, head=exchange.head), status, time.perf_counter() - started)
 
     def _note(self, scope: Scope, method: str, status: int, seconds: float) -> None:
+        """Log and count one request."""
         route = _route(scope)
         self.metrics.request(method, route, status, seconds)
         fields: dict[str, Any] = {"client": scope["client"][0] if scope.get("client") else None}
@@ -186,10 +188,12 @@ class _Exchange:
         self.began, self.seconds = time.monotonic(), seconds
         self.read = 0
         self.done = False  # with the request's body
+        self.late = False  # whether the body had its last look
         self.status = 0
         self.head = scope["method"] == "HEAD"
 
     async def serve(self, app: ASGIApp) -> None:
+        """Run the application for this request."""
         length = header(self.scope, b"content-length")
         if length.isdigit() and int(length) > self.limit:
             await self._refuse(of_status(413, self._too_large()))
@@ -215,6 +219,7 @@ class _Exchange:
                 over()
 
     async def receive(self) -> Message:
+        """Return the next message, enforcing size and time limits of the body."""
         if self.head and self.status:
             return {"type": "http.disconnect"}  # there is no body to wait for
         message = await self._next()
@@ -226,16 +231,19 @@ class _Exchange:
         return message
 
     async def _next(self) -> Message:
-        """The next message. Raises BodyTooSlowError, until the body is whole."""
+        """Return the next message. Raises BodyTooSlowError until the body is complete."""
         if self.done:
             return await self._receive()
-        until = self.began + self.seconds + self.read / LEAST_RATE
+        left = self.began + self.seconds + self.read / LEAST_RATE - time.monotonic()
+        if left <= 0.0 and not self.late:  # what was sent in time may not have been read in time
+            self.late, left = True, LAST_LOOK_SECONDS
         try:
-            return await asyncio.wait_for(self._receive(), max(0.0, until - time.monotonic()))
+            return await asyncio.wait_for(self._receive(), max(0.0, left))
         except TimeoutError:
             raise BodyTooSlowError from None
 
     async def send(self, message: Message) -> None:
+        """Send a message of the answer."""
         if self.head and message["type"] == "http.response.body":
             return
         await self._out(message)
@@ -243,6 +251,7 @@ class _Exchange:
             await self._send({"type": "http.response.body", "body": b""})
 
     async def _out(self, message: Message) -> None:
+        """Send a message with the common headers."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             await self._slow_down()
@@ -256,13 +265,13 @@ class _Exchange:
         await self._send(message)
 
     async def _slow_down(self) -> None:
-        """Let a caller wait who is refused all the time. Probes are not counted."""
+        """Delay a repeatedly refused caller. Probes are not counted."""
         if self.status in REFUSED and self.scope["path"] not in PROBES:
             caller = self.scope.get("state", {}).get("caller")
             await asyncio.sleep(self._refusals.wait_seconds(caller.id if caller else None))
 
     async def _all_but_the_end(self, message: Message) -> Message:
-        """Send a large part in pieces, each once the client has taken most of what came before."""
+        """Send a large body in pieces, as the client reads; return the last one."""
         body = message["body"]
         last = (len(body) - 1) // PIECE_BYTES * PIECE_BYTES
         for start in range(0, last, PIECE_BYTES):
@@ -271,21 +280,24 @@ class _Exchange:
         return {**message, "body": body[last:]}
 
     def _allowance(self) -> list[tuple[bytes, bytes]]:
-        """What the caller may still ask for, where it was counted."""
+        """Return the rate limit headers, if the request was counted."""
         allowance = self.scope.get("state", {}).get("allowance")
         headers = allowance.headers() if allowance is not None else {}
         return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
     def _too_large(self) -> str:
+        """Return the message for a body over the limit."""
         return f"The body is larger than {self.limit} bytes."
 
     async def _refuse(self, refusal: Refusal) -> None:
+        """Answer with a refusal, if no answer has begun."""
         if self.status:  # the answer has begun: all that is left is to break it off
             return
         await self._drain()
         await problem(refusal, {"Connection": "close"})(self.scope, self._receive, self.send)
 
     async def _drain(self) -> None:
+        """Read the rest of the body, within limits."""
         most = self.read + DRAIN_BYTES
         while not self.done and self.read < most:
             try:

@@ -1,4 +1,4 @@
-"""multipart/form-data, read as it arrives: files into sealed spools, the rest into memory."""
+"""Streaming parser of multipart/form-data: files go to encrypted spools, the rest to memory."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,12 +24,14 @@ MAX_FILES = 100  # of as many data holders
 
 @dataclass(slots=True)
 class _Part:
+    """The part of the form that is being read."""
+
     headers: dict[bytes, bytes] = field(default_factory=dict)
     name: str = ""
 
 
 class Upload:
-    """The parts of a dataset's upload: `file`, once or of each data holder, and two small ones.
+    """The parts of an upload: one or several `file` parts, and small ones.
 
     `metadata` as JSON, and `schema`, the columns as a schema file.
     """
@@ -58,14 +60,17 @@ class Upload:
         )
 
     def _begin(self) -> None:
+        """Begin a part."""
         self._part = _Part()
 
     def _head(self, which: int, data: bytes) -> None:
+        """Collect bytes of a header's name or value."""
         self._header[which] += data
         if len(self._header[which]) > MAX_HEADER:
             raise _malformed("A part's header is too long.")
 
     def _header_end(self) -> None:
+        """Complete a header."""
         name, value = self._header
         self._part.headers[name.lower()] = value
         if len(self._part.headers) > MAX_HEADERS:
@@ -73,6 +78,7 @@ class Upload:
         self._header = [b"", b""]
 
     def _headers_finished(self) -> None:
+        """Choose the part's destination by its headers."""
         _, options = parse_options_header(self._part.headers.get(b"content-disposition", b""))
         name = options.get(b"name", b"").decode("latin-1")
         if name not in ("file", "metadata", "schema"):
@@ -89,6 +95,7 @@ class Upload:
             self._digest.update(b"%d" % self._files[-2].size if len(self._files) > 1 else b"")
 
     def _data(self, data: bytes, start: int, end: int) -> None:
+        """Write bytes of a part."""
         if self._part.name == "file":
             self._waiting.append(data[start:end])
             return
@@ -98,13 +105,15 @@ class Upload:
         small += data[start:end]
 
     def _end(self) -> None:
+        """Complete a part."""
         self._ended = True
 
     async def feed(self, chunk: bytes) -> None:
-        """Take in the next bytes, in a thread: the parser looks at each byte of a header."""
+        """Parse the next bytes in a thread."""
         await in_thread(self._parse, chunk)
 
     def _parse(self, chunk: bytes) -> None:
+        """Parse bytes. Raises Refusal."""
         try:
             self._parser.write(chunk)
         except FormParserError:
@@ -112,7 +121,7 @@ class Upload:
         self._flush()
 
     def _flush(self) -> None:
-        """Write what came of the last file."""
+        """Write the buffered rest of the last file."""
         if self._waiting:
             data, self._waiting = b"".join(self._waiting), []
             self._files[-1].write(data)
@@ -120,7 +129,7 @@ class Upload:
 
     @property
     def digest(self) -> str:
-        """Of what came: the small parts, and the bytes of all files with where each one ends."""
+        """Return the hash of small parts and files, with the files' boundaries."""
         whole = self._digest.copy()
         whole.update(sha256(self.metadata).digest())
         if "schema" in self.seen:
@@ -129,17 +138,17 @@ class Upload:
 
     @property
     def sources(self) -> list[BinaryIO]:
-        """The files, in the order in which they came."""
+        """Return the files in order of arrival."""
         return [cast(BinaryIO, file) for file in self._files]
 
     def close(self) -> None:
-        """Forget the files."""
+        """Close and delete the files."""
         for file in self._files:
             with suppress(OSError):
                 file.close()
 
     def finish(self, needed: Sequence[str]) -> None:
-        """Check that the parts came and that the body was whole. Raises Refusal."""
+        """Check that all needed parts are complete. Raises Refusal."""
         missing = [Fault(f"/{name}", "Field required") for name in needed if name not in self.seen]
         if missing:
             raise Refusal(422, "invalid_request", "A part of the upload is missing.", missing)
@@ -148,13 +157,14 @@ class Upload:
 
 
 def _malformed(detail: str) -> Refusal:
+    """Return Refusal 400."""
     return Refusal(422, "malformed_upload", detail)
 
 
 async def receive(
     request: Request, folder: Any, needed: Sequence[str] = ("file", "metadata")
 ) -> Upload:
-    """Read the whole upload. The caller closes it; on an error it is closed here."""
+    """Read a complete upload, which the caller closes."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     if kind != b"multipart/form-data":
         raise of_status(415, "The body must be multipart/form-data.")

@@ -1,4 +1,4 @@
-"""openapi.json: made from the routes, with the bodies that we read ourselves and our problems."""
+"""The OpenAPI document, from routes, own bodies and problem details."""
 
 import json
 import re
@@ -32,7 +32,7 @@ TAGS = {
     "datasets": "Rows under a promise of privacy: their public metadata, budgets and ledgers.",
     "jobs": "What a job would cost, jobs, and what they released.",
     "users": "Users, their keys, and what they ask admins for.",
-    "audit": "Every administrative act, and databases that were put back.",
+    "audit": "Every act of an admin, and databases that were put back.",
     "catalogue": "Models and algorithms that are registered, with the schemas of their options.",
     "accounting": "The price list of mechanisms.",
     "operations": "Whether the service is up and ready, and how much it does.",
@@ -125,10 +125,11 @@ PUBLIC = ("/healthz", "/readyz", "/v1/sign-in")
 
 
 def install(app: FastAPI) -> None:
-    """Let the app describe itself, at ADDRESS as well."""
+    """Serve the document at ADDRESS and use it as the application's."""
     guard = threading.Lock()
 
     def document() -> dict[str, Any]:
+        """Return the document, cached."""
         with guard:
             if app.openapi_schema is None:
                 app.openapi_schema = _document(app)
@@ -139,6 +140,7 @@ def install(app: FastAPI) -> None:
     kept: list[tuple[dict[str, Any], bytes]] = []
 
     def written() -> bytes:
+        """Return the document as JSON bytes, cached."""
         made = document()
         if not kept or kept[0][0] is not made:
             kept[:] = [(made, json.dumps(made, separators=(",", ":")).encode())]
@@ -146,11 +148,13 @@ def install(app: FastAPI) -> None:
 
     @app.get(ADDRESS, include_in_schema=False)
     def _openapi(request: Request) -> Response:
+        """Serve the document."""
         headers = {"Cache-Control": "no-cache"}
         return unless_had(request, Response(written(), media_type=JSON, headers=headers))
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
+    """Return the document of an application."""
     made = get_openapi(title="dpmcmc", version=VERSION, description=DESCRIPTION, routes=app.routes)
     schemas = made.setdefault("components", {}).setdefault("schemas", {})
     bodies = [
@@ -181,7 +185,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _headers(method: str, path: str, operation: dict[str, Any]) -> None:
-    """The headers of every answer of an operation."""
+    """Add the common headers to every answer of an operation."""
     files = path.endswith(("/chain", "/inferences"))
     for status, answer in operation["responses"].items():
         names = ["X-Request-Id"]
@@ -209,7 +213,7 @@ def _headers(method: str, path: str, operation: dict[str, Any]) -> None:
 
 
 def _closed(schemas: dict[str, Any]) -> dict[str, Any]:
-    """Requests refuse unknown fields, those of the core's dataclasses too."""
+    """Return the schemas, with unknown fields of requests forbidden."""
     return {
         name: {**schema, "additionalProperties": schema.get("additionalProperties", False)}
         if schema.get("type") == "object"
@@ -219,7 +223,7 @@ def _closed(schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exact(schemas: dict[str, Any]) -> None:
-    """Say what the server asks for beyond the types: which member is meant, and names it knows."""
+    """Add constraints beyond types: discriminators of unions, and known names."""
     members = schemas["JobIn"]["properties"]["sampler"]["discriminator"]["mapping"].values()
     for reference in members:
         _require(schemas[reference.rsplit("/", 1)[1]], "algorithm")
@@ -230,13 +234,13 @@ def _exact(schemas: dict[str, Any]) -> None:
 
 
 def _require(schema: dict[str, Any], name: str) -> None:
-    """Have a member named though the core's own dataclass has a default for it."""
+    """Mark a member as required although the dataclass has a default."""
     schema["required"] = sorted({*schema.get("required", []), name})
     schema["properties"][name].pop("default", None)
 
 
 def _answers(path: str, operation: dict[str, Any]) -> None:
-    """Every refusal that an operation may answer with."""
+    """Add every refusal that an operation may answer with."""
     answers = operation["responses"]
     answers.pop("422", None)
     statuses = ["422", "500"]  # unknown query parameters are refused everywhere

@@ -1,4 +1,4 @@
-"""Answers that are made while they are sent: a piece at a time, each in its turn.
+"""Streamed answers, whose pieces are made in turn with those of other callers.
 
 Making text of numbers keeps a thread busy for as long as a client reads quickly. Few threads do it,
 and a caller has one piece made at a time, however many of his downloads are open: small answers do
@@ -24,14 +24,14 @@ MAKERS = 2  # pieces that are made at once, of all callers together
 
 
 class Turns:
-    """Whose piece is made next, in this process. For the event loop's thread."""
+    """The order in which callers' pieces are made, in the event loop's thread."""
 
     def __init__(self) -> None:
         self._threads = CapacityLimiter(MAKERS)
         self._callers: dict[UUID, tuple[asyncio.Lock, int]] = {}
 
     async def pieces(self, user: UUID, made: Iterator[bytes]) -> AsyncIterator[bytes]:
-        """The pieces of one download that are not empty."""
+        """Yield the nonempty pieces of one download."""
         with self._of(user) as turn:
             while True:
                 async with turn:
@@ -46,6 +46,7 @@ class Turns:
 
     @contextmanager
     def _of(self, user: UUID) -> Iterator[asyncio.Lock]:
+        """Hold the user's turn."""
         lock, downloads = self._callers.get(user) or (asyncio.Lock(), 0)
         self._callers[user] = lock, downloads + 1
         try:
@@ -60,7 +61,7 @@ class Turns:
 def download(
     request: Request, caller: Caller, made: Iterator[bytes], kind: str, headers: dict[str, Any]
 ) -> StreamingResponse:
-    """An answer of this media type whose pieces are made in turn with those of other callers."""
+    """Return a streaming answer of this media type."""
     turns: Turns = request.app.state.turns
     body = turns.pieces(caller.id, made)
     return StreamingResponse(body, media_type=kind, headers={"Vary": "Accept", **headers})

@@ -1,4 +1,4 @@
-"""RFC 9457 problem details: the one form in which the service says no."""
+"""RFC 9457 problem details: the format of all refusals."""
 
 import json
 import re
@@ -75,7 +75,7 @@ class ProblemResponse(JSONResponse):
 
 
 def problem(refusal: Refusal, headers: Mapping[str, str] | None = None) -> ProblemResponse:
-    """The answer for a refusal."""
+    """Return the response for a refusal."""
     content: dict[str, Any] = {
         "type": address(refusal.code),
         "title": HTTPStatus(refusal.status).phrase,
@@ -95,14 +95,14 @@ def problem(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Probl
 
 
 def of_status(status: int, detail: str = "") -> Refusal:
-    """A refusal that says no more than its HTTP status."""
+    """Return a refusal with a generic code for an HTTP status."""
     phrase = HTTPStatus(status).phrase
     code = CODES.get(status, phrase.lower().replace(" ", "_").replace("-", "_"))
     return Refusal(status, code, detail or DETAILS.get(status, phrase + "."))
 
 
 def _step(here: Any, step: int | str) -> Any:
-    """What lies one step further in a document; MISSING where there is no such step."""
+    """Return the child at a pointer step, or MISSING."""
     if isinstance(here, dict):
         return here.get(step, MISSING)
     if isinstance(here, list) and isinstance(step, int) and step < len(here):
@@ -111,12 +111,12 @@ def _step(here: Any, step: int | str) -> Any:
 
 
 def escaped(step: int | str) -> str:
-    """One step of a JSON pointer."""
+    """Return one escaped step of a JSON pointer."""
     return str(step).replace("~", "~0").replace("/", "~1")
 
 
 def pointer(loc: Sequence[int | str], document: Any, *, missing: bool) -> str:
-    """The JSON pointer of a validation error's place. Union tags in it are no part of the document.
+    """Return the JSON pointer of a validation error, without union tags.
 
     missing: whether the error is that the last step is not there.
     """
@@ -133,12 +133,12 @@ def pointer(loc: Sequence[int | str], document: Any, *, missing: bool) -> str:
 
 
 def too_many_values(most: int) -> Fault:
-    """A body holds more than it may."""
+    """Return the fault of a body with too many values."""
     return Fault("", f"More than {most:,} values are in it, as many as such a body may have.")
 
 
 def faults(model: type[BaseModel], error: ValidationError, document: Any) -> Refusal:
-    """What is wrong with a JSON body: the first faults, and how many there are. Never quotes it.
+    """Return the first faults of a JSON body, with their number; values are never quoted.
 
     Of very many errors only those are made that an excerpt of the body has too.
     """
@@ -168,7 +168,7 @@ def faults(model: type[BaseModel], error: ValidationError, document: Any) -> Ref
 
 
 def _of_excerpt(model: type[BaseModel], document: Any) -> ValidationError | None:
-    """The errors of a small part of a document; None where it has none."""
+    """Return the errors of an excerpt of a document, or None."""
     try:
         model.model_validate_json(json.dumps(_excerpt(document)))
     except (ValidationError, RecursionError) as error:
@@ -177,7 +177,7 @@ def _of_excerpt(model: type[BaseModel], document: Any) -> ValidationError | None
 
 
 def _excerpt(here: Any, depth: int = 0) -> Any:
-    """A document with the first few of each of its lists and objects."""
+    """Return a document with only the first items of each list and object."""
     if isinstance(here, dict):
         return {name: _excerpt(here[name], depth + 1) for name in islice(here, MOST_TOLD)}
     if isinstance(here, list):
@@ -186,7 +186,7 @@ def _excerpt(here: Any, depth: int = 0) -> Any:
 
 
 def _meant(loc: Sequence[int | str], document: Any, mappings: dict[int, bool]) -> bool:
-    """Whether an error is of the member of a union that the document means.
+    """Return whether an error is of the union member that the document selects.
 
     Where a thing or a mapping from names to such things may stand, objects and texts alone are a
     mapping. An epsilon that is an object is one that a job goes up to.
@@ -214,13 +214,14 @@ def _meant(loc: Sequence[int | str], document: Any, mappings: dict[int, bool]) -
 
 
 def _mapping(here: Any) -> bool:
+    """Return whether a value is a JSON object."""
     if not isinstance(here, dict) or is_alone(here):
         return False
     return all(isinstance(value, dict | str) for value in here.values())
 
 
 def _fault(item: ErrorDetails, document: Any) -> Fault | None:
-    """One of pydantic's errors. A union's lies at the field that says which member is meant.
+    """Return the fault of one pydantic error; of unions, at their discriminator.
 
     None where it misses what is in the document, and was left out of the excerpt alone.
     """
@@ -241,7 +242,7 @@ def _fault(item: ErrorDetails, document: Any) -> Fault | None:
 
 
 def _there(loc: Sequence[int | str], document: Any) -> bool:
-    """Whether the last step of a place is in the document."""
+    """Return whether the last step of a location exists in the document."""
     here, further = document, MISSING
     for step in loc:
         further = _step(here, step)
@@ -250,7 +251,7 @@ def _there(loc: Sequence[int | str], document: Any) -> bool:
 
 
 def _methods(app: FastAPI, path: str) -> list[str]:
-    """The methods of every route at an address; the router itself knows only of the first one's."""
+    """Return the methods of all routes with a path."""
     allowed: set[str] = set()
     for template, methods in _documented(app):
         if template.fullmatch(path):
@@ -259,7 +260,7 @@ def _methods(app: FastAPI, path: str) -> list[str]:
 
 
 def _documented(app: FastAPI) -> list[tuple[re.Pattern[str], set[str]]]:
-    """Every address of the API, with its methods."""
+    """Return all path patterns of the API, with their methods."""
     return [
         (
             re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template))),
@@ -270,14 +271,16 @@ def _documented(app: FastAPI) -> list[tuple[re.Pattern[str], set[str]]]:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of the framework and of the use cases as a problem detail."""
+    """Register handlers that answer every error as a problem detail."""
 
     @app.exception_handler(Refusal)
     async def _refused(_: Request, refusal: Refusal) -> ProblemResponse:
+        """Answer a refusal of a use case."""
         return problem(refusal)
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> ProblemResponse:
+        """Answer an HTTP error of the framework."""
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             known = ", ".join(await run_in_threadpool(_methods, app, request.url.path))
@@ -286,6 +289,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _parameters(_: Request, error: RequestValidationError) -> ProblemResponse:
+        """Answer invalid parameters."""
         errors = error.errors()[:MOST_TOLD]
         wrong = [Fault("/" + "/".join(map(str, e["loc"])), e["msg"]) for e in errors]
         refusal = Refusal(422, "invalid_request", "The request is not valid.", wrong)

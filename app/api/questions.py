@@ -26,7 +26,8 @@ class PriorIn(Request):
     the positive half. A uniform without one of them is flat on that side. horseshoe and
     spike_and_slab are of coefficients of which few act. slab_sd: sd of those that do; the sd of the
     job's prior where it is left out. inclusion: of spike_and_slab, the prior probability to act;
-    left out, it is estimated.
+    left out, it is estimated. r2d2 is of the share of variance that coefficients explain together:
+    mean_r2 and prec_r2 of it, and cons_d2, how evenly they have it.
     """
 
     kind: Kind = "normal"
@@ -37,6 +38,9 @@ class PriorIn(Request):
     upper: float | None = None
     slab_sd: Positive | None = None
     inclusion: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+    mean_r2: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+    prec_r2: Positive | None = None
+    cons_d2: Positive | None = None
 
 
 class OnePriorIn(PriorIn):
@@ -82,6 +86,18 @@ class EffectIn(Request):
     against: float | Word | None = None
 
 
+class CurveIn(Request):
+    """The mean response along the declared range of a number, at so many points.
+
+    given: the other covariates; those left out are in the middle of their bounds, or at the
+    category that others are compared with.
+    """
+
+    covariate: Parameter
+    given: Setting = Field(default_factory=dict)
+    points: Annotated[int, Field(ge=2, le=200)] = 41
+
+
 class PosteriorIn(Request):
     """What to make of a release that a job stored; a parameter without a prior keeps the job's.
 
@@ -91,7 +107,7 @@ class PosteriorIn(Request):
     model over the one in which these coefficients are fixed to these values, under these priors.
     A prior may be written, as "normal(0, 0.02)", in the units of its column; one alone, as
     "horseshoe()", is of all coefficients but intercepts. models: formulas with some of the job's
-    terms, for how probable each is beside the job's.
+    terms, for how probable each is beside the job's. curves: the mean response along numbers.
     """
 
     most_values = 20_000
@@ -108,6 +124,7 @@ class PosteriorIn(Request):
     effects: Annotated[list[EffectIn], Field(max_length=100)] = Field(default_factory=list)
     null: Annotated[list[Weights], Field(max_length=100)] = Field(default_factory=list)
     models: Annotated[list[FormulaIn], Field(max_length=100)] = Field(default_factory=list)
+    curves: Annotated[list[CurveIn], Field(max_length=20)] = Field(default_factory=list)
 
 
 class SpreadOut(Answer):
@@ -141,6 +158,9 @@ class AppliedOut(Answer):
     upper: float | None
     slab_sd: float | None = None
     inclusion: float | None = None
+    mean_r2: float | None = None
+    prec_r2: float | None = None
+    cons_d2: float | None = None
 
 
 class PredictionOut(Answer):
@@ -149,6 +169,7 @@ class PredictionOut(Answer):
     predictor: the linear predictor. expected: mean response, on its own scale: a probability, a
     mean count, a mean. response: what a new row would have; null where that is yes or no.
     probabilities: of each category, where the response is one of several; all else is null then.
+    Counts with zeros of their own kind have the probability of "0" beside mean and response.
     """
 
     given: dict[str, Any]
@@ -168,7 +189,7 @@ class ComparisonOut(Answer):
     """One setting less another. ratio: what `multiplies`, the odds or the mean count, grows by.
 
     probabilities: differences by category, where the response is one of several; all else is null
-    then.
+    then. odds: what the odds of a zero grow by, of counts with zeros of their own kind.
     """
 
     given: dict[str, Any]
@@ -178,12 +199,14 @@ class ComparisonOut(Answer):
     ratio: SpreadOut | None
     multiplies: str
     probabilities: dict[str, SpreadOut] | None = None
+    odds: SpreadOut | None = None
 
 
 class EffectOut(Answer):
     """An average effect on the mean response. value and against are null for a derivative.
 
-    probabilities: of each category, where the response is one of several; expected is null then.
+    probabilities: of each category, where the response is one of several; expected is null then,
+    but for counts with zeros of their own kind.
     """
 
     covariate: str
@@ -191,6 +214,21 @@ class EffectOut(Answer):
     against: float | str | None
     expected: SpreadOut | None
     probabilities: dict[str, SpreadOut] | None = None
+
+
+class CurveOut(Answer):
+    """The mean response along a covariate: expected, at each of the values `at`.
+
+    Of a column of dates the values are days since its lower bound. probabilities: by category,
+    where the response is one of several; expected is empty then, but for counts with zeros of their
+    own kind.
+    """
+
+    covariate: str
+    given: dict[str, Any]
+    at: list[float]
+    expected: list[SpreadOut]
+    probabilities: dict[str, list[SpreadOut]] | None = None
 
 
 class BayesFactorOut(Answer):
@@ -240,6 +278,7 @@ class PosteriorOut(Answer):
     effects: list[EffectOut]
     bayes_factors: list[BayesFactorOut]
     models: list[ModelWeightOut]
+    curves: list[CurveOut]
     dry_run: bool = Field(False, exclude_if=lambda dry: not dry)
     verdict: VerdictOut
 

@@ -1249,10 +1249,11 @@ TaskOut = Annotated[
 
 
 class UserIn(Request):
-    """A new user."""
+    """A new user. expires_at: when the first key ends; null: never."""
 
     name: Name
     role: Role
+    expires_at: AwareDatetime | None = None
 
 
 class UserPatch(Request):

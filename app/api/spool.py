@@ -1,4 +1,4 @@
-"""A place for an upload on its way in: an unnamed file, encrypted under a key nobody stores."""
+"""Temporary encrypted files for uploads in progress; the key is only in memory."""
 
 import io
 import os
@@ -18,6 +18,7 @@ BLOCK = 16
 
 @contextmanager
 def _room() -> Iterator[None]:
+    """Translate a full disk into Refusal 507."""
     try:
         yield
     except OSError as error:
@@ -27,7 +28,7 @@ def _room() -> Iterator[None]:
 
 
 class Spool(io.RawIOBase):
-    """A seekable binary file whose bytes on the disk mean nothing once the process forgets the key.
+    """A seekable temporary file, encrypted under a key in memory.
 
     AES-256-CTR under a fresh key for each spool. Written from start to end, then read anywhere.
     Raises StoreFullError where the disk has no room.
@@ -45,11 +46,12 @@ class Spool(io.RawIOBase):
         self.size = 0
 
     def _stream(self, block: int) -> Any:
+        """Return the cipher positioned at a block."""
         counter = block.to_bytes(BLOCK, "big")
         return Cipher(AES(self._key), CTR(counter)).encryptor()
 
     def write(self, data: Any, /) -> int:
-        """Append."""
+        """Append data."""
         sealed = self._writer.update(bytes(data))
         with _room():
             while sealed:
@@ -58,7 +60,7 @@ class Spool(io.RawIOBase):
         return len(data)
 
     def readinto(self, buffer: Any, /) -> int:
-        """Read into a buffer from the present position."""
+        """Read into a buffer from the current position."""
         offset = self._at % BLOCK
         sealed = os.pread(self._file.fileno(), len(buffer), self._at)
         stream = self._stream(self._at // BLOCK)
@@ -68,29 +70,29 @@ class Spool(io.RawIOBase):
         return len(sealed)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Move the position of the next read."""
+        """Set the position of the next read."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
         self._at = max(0, base + offset)
         return self._at
 
     def tell(self) -> int:
-        """The position of the next read."""
+        """Return the position of the next read."""
         return self._at
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def writable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def close(self) -> None:
-        """Forget the key and drop the file."""
+        """Delete the key and the file."""
         if not self.closed:
             self._key = b""
             self._file.close()

@@ -1,4 +1,4 @@
-"""Server-sent events: one look at all jobs that are watched, however many streams watch them."""
+"""Server-sent events: one database query serves all streams."""
 
 import asyncio
 import json
@@ -24,13 +24,13 @@ Looked = tuple[Mapping[UUID, Watched], Collection[Caller]]
 
 
 def event(name: str, data: dict[str, Any]) -> bytes:
-    """One event."""
+    """Return one event as bytes."""
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """One stream. seen: what each of its jobs was when last looked at. new: those not told yet."""
+    """One stream. seen: last state of each job. new: jobs whose state is unsent."""
 
     caller: Caller
     seen: dict[UUID, Watched]
@@ -40,7 +40,7 @@ class _Stream:
 
 
 class Notifier:
-    """Wakes a stream when its job has changed, and ends it with its key or with the service.
+    """Notifies streams of changed jobs; ends them with their key or the service.
 
     look: the present state of these jobs, and which of these callers may still come in. It is asked
     while any stream is open, by one task, for all of them at once.
@@ -56,7 +56,7 @@ class Notifier:
         self._task: asyncio.Task[None] | None = None
 
     async def follow(self, caller: Caller, *first: Watched) -> AsyncIterator[Watched | None]:
-        """What there is to see of jobs, without an end; None now and then: still alive."""
+        """Yield states of jobs without end; None now and then as keep-alive."""
         stream = _Stream(caller, {job.id: job for job in first})
         self._streams.add(stream)
         if self._task is None or self._task.done():
@@ -77,6 +77,7 @@ class Notifier:
             self._streams.discard(stream)
 
     async def _run(self) -> None:
+        """Query watched jobs periodically and notify streams."""
         while self._streams and not self._stopping.is_set():
             await asyncio.sleep(LOOK_SECONDS)
             watching = list(self._streams)
@@ -93,6 +94,7 @@ class Notifier:
             self._tell(stream, {}, False)
 
     def _tell(self, stream: _Stream, jobs_now: Mapping[UUID, Watched], welcome: bool) -> None:
+        """Update a stream's states, and end it where its key is not valid any more."""
         stream.ended = not welcome or not stream.seen.keys() <= jobs_now.keys()
         if not stream.ended:
             changed = {job for job, before in stream.seen.items() if jobs_now[job] != before}
@@ -103,14 +105,14 @@ class Notifier:
 
 
 class EventStream(StreamingResponse):
-    """A stream that says when it is over, also where its client left before it began."""
+    """A streaming response that calls `over` when it ends, however it does."""
 
     def __init__(self, content: AsyncIterator[bytes], over: Callable[[], None]) -> None:
         super().__init__(content, media_type="text/event-stream")
         self._over = over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer."""
+        """Send the response."""
         try:
             await super().__call__(scope, receive, send)
         finally:

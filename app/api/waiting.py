@@ -1,4 +1,4 @@
-"""Waiting for work that another process does, as long as its caller does."""
+"""Waiting for another process's result, cancelled when the client disconnects."""
 
 import asyncio
 from typing import Any
@@ -11,11 +11,11 @@ LOOK_SECONDS = 0.1
 
 
 class ClientLeft(Exception):  # noqa: N818 - no error: nobody is there to answer
-    """Whoever asked has gone."""
+    """The client has disconnected."""
 
 
 async def answered(request: Request, ticket: Ticket) -> Any:
-    """The answer. Raises its Refusal, or ClientLeft; the work ends with the client."""
+    """Return the result. Raises its Refusal, or ClientLeft, which cancels the work."""
     answer = asyncio.wrap_future(ticket.answer)
     try:
         while True:

@@ -1,4 +1,4 @@
-"""The only door to the ledger's tables: pay first, exactly once, and prove it afterwards."""
+"""The ledger: debits before data access, exactly once, verifiable afterwards."""
 
 from app.ledger import audit
 from app.ledger.account import (

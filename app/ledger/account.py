@@ -1,4 +1,4 @@
-"""Debits: a decision and its entry in one transaction that holds the dataset's head.
+"""Debits: each decision and its entry in one transaction, which locks the ledger's head.
 
 Every function takes an open write transaction and never commits. The head row is locked first
 (PostgreSQL: FOR UPDATE; SQLite: BEGIN IMMEDIATE before), so decisions on one dataset happen one
@@ -59,7 +59,7 @@ LEDGER_OF = func.coalesce(DATASETS.c.ledger_id, DATASETS.c.id, type_=DATASETS.c.
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """An analyst's own cap (epsilon at the dataset's delta) and the sums of that analyst's jobs."""
+    """An analyst's cap (epsilon at the dataset's delta), and the sums of that analyst's jobs."""
 
     epsilon: float
     held: FilterState
@@ -67,7 +67,7 @@ class Allotment:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The end of a ledger, locked while a transaction decides.
+    """The end of a ledger, locked by the present transaction.
 
     dataset_id: whose it is; of a population, its first dataset.
     """
@@ -84,12 +84,12 @@ class Head:
 
     @property
     def held(self) -> FilterState:
-        """Posted and reserved together: a reservation counts fully."""
+        """Return posted and reserved costs together."""
         return sum_of(self.posted, self.reserved)
 
 
 def sum_of(first: FilterState, second: FilterState) -> FilterState:
-    """Two states added up."""
+    """Return the sum of two states."""
     return FilterState(
         tuple(map(add, first.sums, second.sums)), tuple(map(add, first.unbounded, second.unbounded))
     )
@@ -97,13 +97,13 @@ def sum_of(first: FilterState, second: FilterState) -> FilterState:
 
 @lru_cache(maxsize=1024)
 def written(event: Event) -> tuple[str, str]:
-    """An event's canonical text and its digest, remembered."""
+    """Return an event's canonical JSON and its digest, cached."""
     return canonical(as_dict(event)), digest(event)
 
 
 @lru_cache(maxsize=1024)
 def price(terms: FilterTerms, event: Event) -> EntryCost:
-    """What an event costs under the terms, remembered: a plan has it ready for the reservation."""
+    """Return the cost of an event under the terms, cached from the plan."""
     return entry_cost(terms, event)
 
 
@@ -114,7 +114,7 @@ def open_account(
     actor_id: UUID | None,
     recorded: Mapping[str, Any] | None = None,
 ) -> None:
-    """Open a new dataset's ledger with its promise; its first entry follows its genesis.
+    """Open a dataset's ledger with its privacy terms, as its first entry.
 
     recorded: what else its first entry says (JSON values).
     """
@@ -136,7 +136,7 @@ def reserve(
     event: Event,
     until: datetime | None = None,
 ) -> None:
-    """Hold an event's cost for a job, whose row is stored, or refuse.
+    """Reserve an event's cost for a stored job. Raises BudgetExhausted or AccountClosed.
 
     until: when the reservation lapses unless a worker has claimed the job (see `expire`).
     Raises UnknownAccount, AccountClosed, EventError (another neighbouring relation),
@@ -164,7 +164,7 @@ def reserve(
 
 
 def _reserved(head: Head, analyst_id: UUID, event: Event) -> tuple[Head, Head, EntryCost]:
-    """A head, the same with an event's cost reserved, and the cost; or raise as `reserve` does."""
+    """Return head, head with the cost reserved, and the cost. Raises as `reserve`."""
     if head.status != "open":
         raise AccountClosed("the dataset takes no new jobs")
     cost = price(head.terms, event)
@@ -180,7 +180,7 @@ def _reserved(head: Head, analyst_id: UUID, event: Event) -> tuple[Head, Head, E
 
 
 def _allotted(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, Allotment]:
-    """The allotments after one more entry of this analyst. Raises BudgetExhausted."""
+    """Return the allotments with this analyst's entry added. Raises BudgetExhausted."""
     own = head.allotments.get(str(analyst_id))
     if own is None:
         return head.allotments
@@ -191,7 +191,7 @@ def _allotted(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, All
 
 
 def post(session: Session, job_id: UUID, *, actor_id: UUID | None = None) -> Permit:
-    """Turn a job's reservation into a debit for good, and hand out what opens the rows.
+    """Turn a job's reservation into a final debit; return the permit for the rows.
 
     Idempotent: a later attempt of the same job gets a permit of its own without a second debit.
     Raises UnknownReservation, Voided, and AccountClosed where the rows are destroyed.
@@ -214,7 +214,7 @@ def post(session: Session, job_id: UUID, *, actor_id: UUID | None = None) -> Per
 
 
 def void(session: Session, job_id: UUID, *, reason: str, actor_id: UUID | None = None) -> None:
-    """Give a reservation back, while no worker has ever claimed the job. Idempotent.
+    """Release the reservation of a job that no worker has claimed. Idempotent.
 
     reason: a public word such as "cancelled". Raises UnknownReservation, and NotVoidable once the
     job was claimed or posted: then nothing is given back.
@@ -242,7 +242,7 @@ def void(session: Session, job_id: UUID, *, reason: str, actor_id: UUID | None =
 
 
 def return_rest(session: Session, job_id: UUID, drawn: Event) -> None:
-    """Give back what a job that stopped early was debited beyond what it drew. Idempotent.
+    """Refund what a job that stopped early did not draw. Idempotent.
 
     drawn: how the reserved event began, and nothing more happened to the rows; only of a job's
     first attempt can that be known. The debit is then exactly what the drawn event costs.
@@ -275,6 +275,7 @@ def return_rest(session: Session, job_id: UUID, drawn: Event) -> None:
 
 
 def _returned(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, Allotment]:
+    """Return the allotments with this analyst's refund."""
     own = head.allotments.get(str(analyst_id))
     if own is None:
         return head.allotments
@@ -282,7 +283,7 @@ def _returned(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, All
 
 
 def expire(session: Session, now: datetime, limit: int = 100) -> list[UUID]:
-    """Void reservations past their time whose jobs no worker has claimed.
+    """Void expired reservations of unclaimed jobs; return the jobs' ids.
 
     Returns the jobs' ids, their rows locked: the caller marks them cancelled in this transaction.
     """
@@ -301,7 +302,7 @@ def expire(session: Session, now: datetime, limit: int = 100) -> list[UUID]:
 
 
 def hold(session: Session, job_ids: Sequence[UUID]) -> None:
-    """Lock the ledgers of several jobs that are settled one after the other.
+    """Lock the ledgers of several jobs, in a fixed order.
 
     In the order of their ids, as everybody does who needs more than one: nobody waits in a circle.
     """
@@ -309,27 +310,27 @@ def hold(session: Session, job_ids: Sequence[UUID]) -> None:
 
 
 def hold_pool(session: Session, dataset_id: UUID) -> None:
-    """Lock the ledgers of a dataset and of its holders, for several entries, as `hold` does."""
+    """Lock the ledgers of a dataset and of its holders, in a fixed order."""
     session.execute(_OF_POOL, {"named": dataset_id}).all()
 
 
 def ledger_of(session: Session, dataset_ids: Sequence[UUID]) -> Result[Any]:
-    """Query the ledger heads of datasets; column `of` is the dataset that each was asked for."""
+    """Query the heads of datasets' ledgers. Column `of`: the requested dataset."""
     return session.execute(_LEDGER_OF, {"datasets": dataset_ids})
 
 
 def holders_of(session: Session, dataset_ids: Sequence[UUID]) -> Result[Any]:
-    """The heads of the ledgers of pooled datasets' holders, each with the pooled one in `of`."""
+    """Query the heads of holders' ledgers. Column `of`: the pooled dataset."""
     return session.execute(_HOLDERS_OF, {"datasets": dataset_ids})
 
 
 def locked(session: Session, dataset_id: UUID) -> Head:
-    """A dataset's head, held until the transaction ends. Raises UnknownAccount."""
-    return _found(session.execute(_OF_DATASET, {"named": dataset_id}).one_or_none())
+    """Return a ledger's head, locked until the transaction ends. Raises UnknownAccount."""
+    return _found_head(session.execute(_OF_DATASET, {"named": dataset_id}).one_or_none())
 
 
 def _locked_for_jobs(session: Session, dataset_id: UUID) -> list[Head]:
-    """The heads that a dataset's jobs debit, held until the transaction ends.
+    """Return the heads that a dataset's jobs debit, locked until the transaction ends.
 
     Raises UnknownAccount.
     """
@@ -337,25 +338,27 @@ def _locked_for_jobs(session: Session, dataset_id: UUID) -> list[Head]:
 
 
 def _locked_by_job(session: Session, job_id: UUID) -> list[Head]:
-    """The heads of the ledgers that a job's reservation is on, held until the transaction ends."""
+    """Return the heads of a job's reservation, locked until the transaction ends."""
     return _all_found(session.execute(_OF_JOB, {"job": job_id}))
 
 
 def _all_found(rows: Result[Any]) -> list[Head]:
+    """Return the heads. Raises UnknownAccount where there is none."""
     heads = [head_of(row) for row in rows]
     if not heads:
         raise UnknownAccount("no ledger was opened for this")
     return heads
 
 
-def _found(row: Any) -> Head:
+def _found_head(row: Any) -> Head:
+    """Return a head from its row. Raises UnknownAccount where there is none."""
     if row is None:
         raise UnknownAccount("no ledger was opened for this")
     return head_of(row)
 
 
 def head_of(row: Any) -> Head:
-    """A head's row, decoded."""
+    """Return a head decoded from its row."""
     return Head(
         row.dataset_id,
         row.seq,
@@ -371,7 +374,7 @@ def head_of(row: Any) -> Head:
 
 @lru_cache(maxsize=64)
 def read_allotments(text: str) -> Mapping[str, Allotment]:
-    """The allotments that a head stores."""
+    """Return the allotments stored in a head."""
     fields = json.loads(text)
     return MappingProxyType(
         {
@@ -382,7 +385,7 @@ def read_allotments(text: str) -> Mapping[str, Allotment]:
 
 
 def write_allotments(allotments: Mapping[str, Allotment]) -> str:
-    """Allotments as canonical text."""
+    """Return allotments as canonical JSON."""
     return canonical(
         {
             analyst: {"epsilon": own.epsilon, "held": json.loads(write_state(own.held))}
@@ -392,7 +395,7 @@ def write_allotments(allotments: Mapping[str, Allotment]) -> str:
 
 
 def _settlement(session: Session, job_id: UUID) -> dict[UUID, dict[str, Any]]:
-    """A job's entries by ledger and kind, read while the heads are held."""
+    """Return a job's entries by ledger and kind, while the heads are locked."""
     rows_of: dict[UUID, dict[str, Any]] = {}
     for row in session.execute(_OF_ONE_JOB, {"job": job_id}):
         rows_of.setdefault(row.dataset_id, {})[row.kind] = row
@@ -402,14 +405,14 @@ def _settlement(session: Session, job_id: UUID) -> dict[UUID, dict[str, Any]]:
 
 
 def _same(reserved: Any) -> dict[str, Any]:
-    """What a post or void repeats of its reservation."""
+    """Return the fields that a post or void copies from its reservation."""
     return {
         name: getattr(reserved, name) for name in ("job_id", "analyst_id", "event_digest", "cost")
     }
 
 
 def append(session: Session, head: Head, kind: str, **fields: Any) -> None:
-    """Write the next entry and the moved head."""
+    """Insert the next entry and update the head."""
     entry = _next(head, kind, **fields)
     session.execute(_ADD_ENTRY, entry)
     session.execute(_MOVE_HEAD, {"at": head.dataset_id, **_moved(head, entry)})
@@ -418,7 +421,7 @@ def append(session: Session, head: Head, kind: str, **fields: Any) -> None:
 def _next(
     head: Head, kind: str, details: dict[str, Any] | None = None, **fields: Any
 ) -> dict[str, Any]:
-    """The entry that follows a head whose sums are moved already."""
+    """Return the entry after a head, whose sums are updated already."""
     entry = {
         **_BLANK,
         **fields,
@@ -435,7 +438,7 @@ def _next(
 
 
 def _moved(head: Head, entry: dict[str, Any]) -> dict[str, Any]:
-    """The head's columns once the entry is its last."""
+    """Return the head's columns after the entry."""
     return {
         "seq": entry["seq"],
         "hash": entry["hash"],
@@ -449,7 +452,7 @@ def _moved(head: Head, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _locking(ledger_id: Select[Any]) -> Select[Any]:
-    """The heads of the ledgers that another statement names, locked in the order of their ids."""
+    """Return the query that locks ledgers' heads in order of their ids."""
     named = HEADS.c.dataset_id.in_(ledger_id)
     return select(HEADS).where(named).order_by(HEADS.c.dataset_id).with_for_update(of=HEADS)
 

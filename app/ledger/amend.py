@@ -1,4 +1,4 @@
-"""Amendments: what an admin changes about a dataset, each as an entry of its ledger."""
+"""Amendments of a dataset by admins, as ledger entries."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -66,7 +66,7 @@ def amend(
 
 
 def _shared(session: Session, dataset_id: UUID) -> bool:
-    """Whether others are on a dataset's ledger, or may be, as those of its population.
+    """Return whether other datasets are, or may come to be, on a dataset's ledger.
 
     Read while the head is held, which nobody joins meanwhile.
     """
@@ -78,19 +78,21 @@ def _shared(session: Session, dataset_id: UUID) -> bool:
 
 
 def _restore(_: Session, head: Head, details: Details) -> Head:
+    """Return the head with the sums of an anchor taken as spent."""
     if set(details) != {"held", "anchor"}:
         raise AmendmentRefused("name what was held, and the anchor that says so")
     return replace(head, posted=at_least(head.posted, read_state(canonical(details["held"]))))
 
 
 def at_least(state: FilterState, other: FilterState) -> FilterState:
-    """The larger of two sums in every branch."""
+    """Return the larger of two states in every branch."""
     return FilterState(
         tuple(map(max, state.sums, other.sums)), tuple(map(max, state.unbounded, other.unbounded))
     )
 
 
 def _join(_: Session, head: Head, details: Details) -> Head:
+    """Return the head with a further dataset on the ledger."""
     if not {"rows"} <= set(details) <= {"rows", "like", "separate", "privacy_unit"}:
         raise AmendmentRefused("name the number of rows, and what they are like")
     if not _is_number(details["rows"]):
@@ -99,6 +101,7 @@ def _join(_: Session, head: Head, details: Details) -> Head:
 
 
 def _raise_budget(_: Session, head: Head, details: Details) -> Head:
+    """Return the head with a larger budget. Raises AmendmentRefused."""
     if not details or not set(details) <= RAISED:
         raise AmendmentRefused("name an epsilon, a delta or both")
     if not all(_is_number(value) for value in details.values()):
@@ -113,6 +116,7 @@ def _raise_budget(_: Session, head: Head, details: Details) -> Head:
 
 
 def _allot(session: Session, head: Head, details: Details) -> Head:
+    """Return the head with an analyst's cap set or removed."""
     if set(details) != {"analyst", "epsilon"} or not _is_id(details["analyst"]):
         raise AmendmentRefused("name an analyst and an epsilon")
     analyst, epsilon = str(UUID(details["analyst"])), details["epsilon"]
@@ -126,7 +130,7 @@ def _allot(session: Session, head: Head, details: Details) -> Head:
 
 
 def _held_by(session: Session, head: Head, analyst_id: UUID) -> FilterState:
-    """The sums of an analyst's own jobs, from the entries; read while the head is held."""
+    """Return the sums of an analyst's jobs from the entries, while the head is locked."""
     held = FilterState.empty(head.terms)
     own = select(ENTRIES.c.kind, ENTRIES.c.cost).where(
         ENTRIES.c.dataset_id == head.dataset_id,
@@ -140,6 +144,7 @@ def _held_by(session: Session, head: Head, analyst_id: UUID) -> FilterState:
 
 
 def _grant(_: Session, head: Head, details: Details) -> Head:
+    """Return the head unchanged: grants are recorded in the details alone."""
     users = details.get("users", ...)
     listed = isinstance(users, list) and all(_is_id(user) for user in users)
     if set(details) != {"users"} or not (users is None or listed):
@@ -148,7 +153,10 @@ def _grant(_: Session, head: Head, details: Details) -> Head:
 
 
 def _status(status: str, before: str | None) -> Callable[[Session, Head, Details], Head]:
+    """Return the amendment that changes the status from `before`."""
+
     def change(_: Session, head: Head, details: Details) -> Head:
+        """Return the head with the new status."""
         if details:
             raise AmendmentRefused("this amendment has no details")
         if before is not None and head.status != before:
@@ -159,12 +167,14 @@ def _status(status: str, before: str | None) -> Callable[[Session, Head, Details
 
 
 def _is_number(value: object) -> bool:
+    """Return whether a value is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return math.isfinite(float(value))
 
 
 def _is_id(value: object) -> bool:
+    """Return whether a value is a UUID as text."""
     try:
         return isinstance(value, str) and str(UUID(value)) == value
     except ValueError:

@@ -1,4 +1,4 @@
-"""Ends of ledgers kept outside of the database, signed, so that a database put back is found.
+"""Anchors: signed ledger ends outside the database, which reveal a restored older one.
 
 A file of lines, one JSON object each, only ever appended to. A line says where a ledger ended, what
 was held on it then (posted and reserved), and is signed with a key derived from the master key. A
@@ -29,7 +29,7 @@ SIGNATURE = "signature"
 
 
 class AnchorError(RuntimeError):
-    """The file of anchors cannot be read, written, or was not signed by this master key.
+    """The anchor file cannot be read or written, or another master key signed it.
 
     reason: which of it, in words that hold no path.
     """
@@ -41,7 +41,7 @@ class AnchorError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """Where a ledger ended. held: the filter's sums as stored; empty for the audit trail.
+    """The end of a ledger. held: the filter's sums as stored; empty for the audit trail.
 
     seq 0: the ledger was lost, and an admin accepted that.
     """
@@ -55,12 +55,12 @@ class Anchor:
 
     @property
     def place(self) -> tuple[int, int]:
-        """What decides which of two anchors of one ledger counts."""
+        """Return the sort key by which the latest anchor of a ledger is found."""
         return self.epoch, self.seq
 
 
 class Signer:
-    """Signs ends of ledgers (HMAC-SHA256)."""
+    """Signs ledger ends by HMAC-SHA256."""
 
     __slots__ = ("__key",)
 
@@ -68,15 +68,15 @@ class Signer:
         self.__key = key
 
     def sign(self, fields: Mapping[str, Any]) -> str:
-        """The signature (hex) of the canonical JSON of some fields."""
+        """Return the signature (hex) of the fields' canonical JSON."""
         return hmac.digest(self.__key, canonical(dict(fields)).encode(), "sha256").hex()
 
     def end(self, ledger: UUID, rows: int, head: str) -> str:
-        """The signature of "this ledger had so many rows, and this was the last one's hash"."""
+        """Return the signature of a ledger's number of entries and last hash."""
         return self.sign({"ledger": str(ledger), "rows": rows, "head": head})
 
     def line(self, anchor: Anchor) -> dict[str, Any]:
-        """An anchor as its line tells it, signature included."""
+        """Return an anchor's JSON line, with its signature."""
         fields = {**asdict(anchor), "ledger": str(anchor.ledger)}
         return {**fields, SIGNATURE: self.sign(fields)}
 
@@ -85,7 +85,7 @@ class Signer:
 
 
 class AnchorFile:
-    """The file, shared by all processes of one data folder."""
+    """The anchor file, shared by all processes of a data folder."""
 
     def __init__(self, path: Path, signer: Signer) -> None:
         self._path, self.signer = path, signer
@@ -94,7 +94,7 @@ class AnchorFile:
         self._read_to, self._file = 0, (0, 0)
 
     def append(self, anchors: Iterable[Anchor]) -> None:
-        """Put anchors on the disk. Raises AnchorError."""
+        """Append anchors durably. Raises AnchorError."""
         lines = [canonical(self.signer.line(anchor)) + "\n" for anchor in anchors]
         if not lines:
             return
@@ -112,6 +112,7 @@ class AnchorFile:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
+        """Yield the descriptor of the locked file."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         new = not self._path.exists()
         handle = os.open(self._path, flags, 0o600)
@@ -123,7 +124,7 @@ class AnchorFile:
             os.close(handle)
 
     def latest(self) -> dict[UUID, Anchor]:
-        """The anchor that counts, of every ledger. Reads what was appended since the last time."""
+        """Return the latest anchor of every ledger, reading only what was appended."""
         with self._guard:
             try:
                 self._catch_up()
@@ -134,6 +135,7 @@ class AnchorFile:
             return dict(self._latest)
 
     def _catch_up(self) -> None:
+        """Read the lines appended since the last time."""
         status = os.stat(self._path)
         same = self._file == (status.st_dev, status.st_ino)
         if not same or status.st_size < self._read_to:
@@ -150,6 +152,7 @@ class AnchorFile:
                 self._read_to += len(line)
 
     def _take(self, line: bytes) -> None:
+        """Take one line, after checking its signature. Raises AnchorError."""
         try:
             fields = json.loads(line)
         except ValueError:

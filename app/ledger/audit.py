@@ -1,4 +1,4 @@
-"""The audit trail: every administrative act as one entry, each hashed with the one before.
+"""The audit trail: administrative acts as a hash chain.
 
 Entries are written in the transaction of the act itself, last of all, so that the lock which keeps
 two writers apart (PostgreSQL; on SQLite there is one writer) is held for a moment only. The
@@ -30,7 +30,7 @@ HASHED_FIELDS = tuple(column.name for column in ENTRIES.columns if column.name !
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """What somebody did. subject_id: to what; user_id: which user it concerns, who may read it.
+    """An administrative act. subject_id: its object; user_id: the user it concerns.
 
     actor_id: None for the service itself. key_id, address: with which key and from where it came.
     """
@@ -46,7 +46,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One entry as stored; details decoded."""
+    """A stored entry, with its details decoded."""
 
     seq: int
     at: datetime
@@ -62,19 +62,20 @@ class AuditEntry:
 
 
 def audit_hash(fields: Mapping[str, Any]) -> str:
-    """SHA-256 (hex) of the canonical JSON of every field but the hash itself."""
+    """Return the SHA-256 (hex) of the canonical JSON of all fields but the hash."""
     plain = {name: _plain(fields[name]) for name in HASHED_FIELDS}
     return hashlib.sha256(canonical(plain).encode()).hexdigest()
 
 
 def _plain(value: Any) -> Any:
+    """Return a value as JSON stores it."""
     if isinstance(value, datetime):
         return value.isoformat(timespec="microseconds")
     return str(value) if isinstance(value, UUID) else value
 
 
 def record(session: Session, act: Act) -> None:
-    """Append an entry in the act's own write transaction, after everything else that it locks."""
+    """Append an entry, as the last statement of the act's transaction."""
     session.flush()
     take(session, AUDIT)
     seq, previous = end(session)
@@ -94,21 +95,21 @@ def record(session: Session, act: Act) -> None:
 
 
 def end(session: Session) -> tuple[int, str]:
-    """Number and hash of the last entry; 0 and the genesis where there is none."""
+    """Return number and hash of the last entry; 0 and the genesis hash if there is none."""
     last = select(ENTRIES.c.seq, ENTRIES.c.hash).order_by(ENTRIES.c.seq.desc()).limit(1)
     last_row = session.execute(last).one_or_none()
     return (0, GENESIS) if last_row is None else (last_row.seq, last_row.hash)
 
 
 def hash_at(session: Session, seq: int) -> str:
-    """The hash of an entry; empty where there is none."""
+    """Return the hash of an entry; empty if there is none."""
     return session.scalar(select(ENTRIES.c.hash).where(ENTRIES.c.seq == seq)) or ""
 
 
 def entries(
     session: Session, after_seq: int = 0, limit: int = 100, action: str | None = None
 ) -> list[AuditEntry]:
-    """Entries oldest first, from after_seq on. action: only those of one."""
+    """Return entries after `after_seq`, oldest first. action: filter."""
     query = select(ENTRIES).where(ENTRIES.c.seq > after_seq).order_by(ENTRIES.c.seq).limit(limit)
     if action is not None:
         query = query.where(ENTRIES.c.action == action)
@@ -116,7 +117,7 @@ def entries(
 
 
 def concerning(session: Session, user_id: UUID, limit: int = 100) -> list[AuditEntry]:
-    """The last entries about a user that others made, newest first."""
+    """Return other users' latest entries about a user, newest first."""
     query = (
         select(ENTRIES)
         .where(ENTRIES.c.user_id == user_id, ENTRIES.c.actor_id.is_distinct_from(user_id))
@@ -127,12 +128,13 @@ def concerning(session: Session, user_id: UUID, limit: int = 100) -> list[AuditE
 
 
 def _entry(row: Any) -> AuditEntry:
+    """Return an entry from its row."""
     fields = dict(row._mapping)
     return AuditEntry(**{**fields, "details": json.loads(row.details)})
 
 
 def verify(session: Session, anchor: tuple[int, str] | None = None) -> Verification:
-    """Recompute the chain. That its last entries are missing is found by an anchor only.
+    """Verify the chain. Missing last entries are detected by an anchor only.
 
     anchor: (seq, hash) of an earlier end, kept elsewhere.
     """
@@ -150,6 +152,7 @@ def verify(session: Session, anchor: tuple[int, str] | None = None) -> Verificat
 
 
 def _fault(row: Any, seq: int, previous: str, anchor: tuple[int, str] | None) -> str | None:
+    """Return the fault of an entry, or None."""
     here = f"entry {seq + 1}"
     if row.seq != seq + 1:
         return f"{here}: missing"

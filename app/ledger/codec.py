@@ -1,4 +1,4 @@
-"""How the filter's values and an entry are written down: canonical JSON and the chain's hash.
+"""Serialisation of ledger entries and filter states: canonical JSON, and hashes.
 
 Canonical: keys sorted, no spaces, ASCII, shortest round-trip floats; whole numbers of the filter as
 decimal strings, because they have no limit. The same text is stored, hashed and read back.
@@ -38,17 +38,17 @@ _WRITER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fals
 
 
 def canonical(value: Any) -> str:
-    """The one way to write a JSON value."""
+    """Return the canonical JSON of a value."""
     return _WRITER.encode(value)
 
 
 def genesis(dataset_id: UUID) -> str:
-    """What the first entry of a dataset's chain follows."""
+    """Return the hash that a dataset's first entry follows."""
     return hashlib.sha256(f"dpmcmc ledger 1 {dataset_id}".encode()).hexdigest()
 
 
 def entry_hash(fields: Mapping[str, Any]) -> str:
-    """SHA-256 (hex) over every field of an entry and the hash before it, as canonical JSON.
+    """Return the SHA-256 (hex) of an entry's fields and the preceding hash.
 
     Put together by hand, because every debit does it while the head is held.
     """
@@ -67,44 +67,45 @@ _WRITE: dict[type, Callable[[Any], str]] = {
 
 
 def _numbers(values: Sequence[int | None]) -> list[str | None]:
+    """Return whole numbers as decimal strings."""
     return [None if value is None else str(value) for value in values]
 
 
 @lru_cache(maxsize=1024)
 def write_cost(cost: EntryCost) -> str:
-    """An entry's cost as text; None stands for no bound."""
+    """Return a cost as JSON; None: no bound."""
     return canonical(_numbers(cost.vector))
 
 
 @lru_cache(maxsize=1024)
 def read_cost(text: str) -> EntryCost:
-    """The cost that `write_cost` wrote."""
+    """Return the cost that `write_cost` wrote."""
     return EntryCost.from_vector([None if v is None else int(v) for v in json.loads(text)])
 
 
 @lru_cache(maxsize=64)
 def write_state(state: FilterState) -> str:
-    """Running sums as text, put together by hand: it is written twice while a head is held."""
+    """Return running sums as JSON, formatted by hand for speed."""
     sums, unbounded = '","'.join(map(str, state.sums)), ",".join(map(str, state.unbounded))
     return f'{{"sums":["{sums}"],"unbounded":[{unbounded}]}}'
 
 
 @lru_cache(maxsize=64)
 def read_state(text: str) -> FilterState:
-    """The sums that `write_state` wrote."""
+    """Return the sums that `write_state` wrote."""
     fields = json.loads(text)
     return FilterState(tuple(int(v) for v in fields["sums"]), tuple(fields["unbounded"]))
 
 
 @lru_cache(maxsize=256)
 def write_terms(terms: FilterTerms) -> str:
-    """A dataset's terms as text."""
+    """Return a dataset's terms as JSON."""
     return canonical(asdict(terms))
 
 
 @lru_cache(maxsize=256)
 def read_terms(text: str) -> FilterTerms:
-    """The terms that `write_terms` wrote."""
+    """Return the terms that `write_terms` wrote."""
     fields = json.loads(text)
     renyi = tuple((order, weight) for order, weight in fields.pop("renyi"))
     neighbouring = Neighbouring(fields.pop("neighbouring"))

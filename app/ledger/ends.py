@@ -1,4 +1,4 @@
-"""Where ledgers end in the database, for anchors to be made of and held against."""
+"""The ends of ledgers in the database, to be anchored and compared with anchors."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _HASHES = select(ENTRIES.c.dataset_id, ENTRIES.c.hash).where(
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Number and hash of a ledger's last entry, and what is held on it."""
+    """Number and hash of a ledger's last entry, with its sums."""
 
     ledger: UUID
     seq: int
@@ -31,7 +31,7 @@ class End:
     status: str
 
     def anchor(self, epoch: int) -> Anchor:
-        """To be kept elsewhere."""
+        """Return its anchor."""
         return Anchor(
             ledger=self.ledger,
             epoch=epoch,
@@ -43,22 +43,23 @@ class End:
 
 
 def end_of(session: Session, dataset_id: UUID) -> End:
-    """Where a dataset's ledger ends."""
+    """Return the end of a dataset's ledger."""
     return _end(ledger_of(session, [dataset_id]).one())
 
 
 def ends_of(session: Session, dataset_id: UUID) -> list[End]:
-    """Where the ledgers end that a dataset's jobs debit: its own first, then its holders'."""
+    """Return the ends of the ledgers that a dataset's jobs debit, its own first."""
     holders = holders_of(session, [dataset_id])
     return [end_of(session, dataset_id), *(_end(row) for row in holders)]
 
 
 def _end(row: Any) -> End:
+    """Return an end from its row."""
     return End(row.dataset_id, row.seq, row.hash, write_state(head_of(row).held), row.status)
 
 
 def ends(session: Session, known: Mapping[UUID, Anchor]) -> list[End]:
-    """Where the ledgers and the audit trail end, of those that went on since they were anchored."""
+    """Return the ends of ledgers and audit trail that changed since their anchors."""
     query = select(HEADS.c.dataset_id, HEADS.c.seq)
     seqs = {row.dataset_id: row.seq for row in session.execute(query)}
     moved = [at for at, seq in seqs.items() if at not in known or known[at].seq != seq]
@@ -76,7 +77,7 @@ def ends(session: Session, known: Mapping[UUID, Anchor]) -> list[End]:
 
 
 def missing(session: Session, anchors: Iterable[Anchor]) -> list[Anchor]:
-    """The anchors whose entry is not there, or another one: those ledgers were rewound."""
+    """Return the anchors whose entry is missing or different: rewound ledgers."""
     wanted = [anchor for anchor in anchors if anchor.seq]
     there: dict[UUID, str] = {}
     for start in range(0, len(wanted), AT_ONCE):

@@ -1,4 +1,4 @@
-"""What the ledger refuses. No message is ever a function of private rows."""
+"""Errors of the ledger. No message depends on private rows."""
 # ruff: noqa: N818 - named by what happened
 
 from dpmcmc.privacy.filter import (
@@ -13,43 +13,43 @@ from dpmcmc.privacy.filter import (
 
 
 class LedgerError(Exception):
-    """A request that the ledger refuses."""
+    """The ledger refuses a request."""
 
 
 class UnknownAccount(LedgerError):
-    """No ledger was opened for this dataset."""
+    """The dataset has no ledger."""
 
 
 class AccountClosed(LedgerError):
-    """The dataset is archived or destroyed: nothing new is paid for."""
+    """The dataset is archived or destroyed, and takes no new jobs."""
 
 
 class UnknownReservation(LedgerError):
-    """Nothing was ever reserved for this job."""
+    """The job has no reservation."""
 
 
 class AlreadyReserved(LedgerError):
-    """This job has a reservation."""
+    """The job has a reservation already."""
 
 
 class Voided(LedgerError):
-    """The job's reservation was given back: it cannot be posted any more."""
+    """The job's reservation was voided and cannot be posted."""
 
 
 class NotDrawn(LedgerError):
-    """What is said to have been drawn is not how a debited event begins."""
+    """The drawn event is not a prefix of the debited event."""
 
 
 class NotVoidable(LedgerError):
-    """A worker claimed the job, or it is posted: nothing is given back."""
+    """The job was claimed or posted, so its reservation cannot be voided."""
 
 
 class AmendmentRefused(LedgerError):
-    """An amendment that does not exist, is malformed, or would take a promise back."""
+    """The amendment is unknown, malformed, or would weaken the privacy guarantee."""
 
 
 class BudgetExhausted(LedgerError):
-    """The filter refused. allotment: whether it was the analyst's own cap and not the dataset's.
+    """The budget is exhausted. allotment: whether by the analyst's own cap.
 
     requested, remaining: epsilons at the dataset's delta, worked out when asked for, so that nobody
     waits for them under the ledger's lock.
@@ -64,17 +64,17 @@ class BudgetExhausted(LedgerError):
 
     @property
     def requested(self) -> float:
-        """Epsilon of the refused event alone; infinite where no branch bounds it."""
+        """Return the epsilon of the refused event alone; infinite where no branch bounds it."""
         return spent_epsilon(self._terms, FilterState.empty(self._terms).add(self._cost))
 
     @property
     def remaining(self) -> float:
-        """Epsilon of the largest job of this one's kind that would still fit."""
+        """Return the epsilon of the largest job of this kind that would fit."""
         return remaining_for(self._terms, self._held, self._cost)
 
     @property
     def failure(self) -> tuple[float, float] | None:
-        """With which probability the job may fail, and which is left; None where that fits."""
+        """Return the failure probabilities of the job and remaining; None where it fits."""
         asked = float(in_units(self._cost.failure or 0))
         left = failure_left(self._terms, self._held)
         return (asked, left) if asked > left else None

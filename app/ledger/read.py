@@ -1,4 +1,4 @@
-"""What may be read off a ledger: balances, entries, the dashboard's history. Public facts only."""
+"""Reading ledgers: balances, entries and history. Public facts only."""
 
 import json
 import math
@@ -30,7 +30,7 @@ from dpmcmc.privacy.filter import (
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """A dataset's budget, or its population's. Every epsilon is at its delta and composed, no sum.
+    """The budget of a dataset or population. Epsilons are composed, at its delta.
 
     gdp_weight, renyi, failure_weight: the shares of delta, see FilterTerms. spent: posted jobs.
     reserved: reservations alone. remaining: the largest Gaussian job that still fits beside both,
@@ -62,7 +62,7 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class Allotted:
-    """An analyst's own cap on a dataset, at the dataset's delta.
+    """An analyst's cap on a dataset, at the dataset's delta.
 
     spent: of this analyst's jobs, reservations included. remaining: the largest Gaussian job of
     this analyst's that fits both the cap and what the dataset has left, remaining_pure: of pure
@@ -78,7 +78,7 @@ class Allotted:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One ledger entry as stored. hash is the SHA-256 of the canonical JSON of `hashed`.
+    """A stored ledger entry. hash: SHA-256 of the canonical JSON of `hashed`.
 
     event, cost, total, details: decoded; `hashed` has the stored text of each.
     """
@@ -100,7 +100,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPoint:
-    """One step of the dashboard's curve. epsilon_after: of all posted or reserved by then."""
+    """One step of the budget's history. epsilon_after: posted and reserved by then."""
 
     at: datetime
     job_id: UUID | None
@@ -110,7 +110,7 @@ class HistoryPoint:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a reservation would do now. Epsilons are worked out when they are asked for.
+    """The effect of a reservation made now. Epsilons are computed on access.
 
     cost: of the event. views: terms, what is held and the cost, of the dataset and of the
     analyst's cap, and of a pooled dataset's holders.
@@ -122,27 +122,28 @@ class Preview:
 
     @property
     def epsilon(self) -> float:
-        """Of the event alone, at the dataset's delta; infinite where no branch bounds it."""
+        """Return the epsilon of the event alone; infinite where no branch bounds it."""
         terms = self.views[0][0]
         return spent_epsilon(terms, FilterState.empty(terms).add(self.cost))
 
     @property
     def bounded(self) -> bool:
-        """Whether some branch of the promise bounds the event: of what fits, one does."""
+        """Return whether some branch of the filter bounds the event."""
         return self.affordable or math.isfinite(self.epsilon)
 
     @property
     def remaining_after(self) -> float:
-        """What is left with the event."""
+        """Return the remaining epsilon after the event."""
         return min(remaining_epsilon(terms, held.add(cost)) for terms, held, cost in self.views)
 
 
 def _heads(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, Head]:
-    """The head of each dataset's ledger; datasets of one population have the same."""
+    """Return the head of each dataset's ledger."""
     return {row.of: head_of(row) for row in ledger_of(session, dataset_ids)}
 
 
 def _head(session: Session, dataset_id: UUID) -> Head:
+    """Return the head of a dataset's ledger. Raises UnknownAccount."""
     try:
         return _heads(session, [dataset_id])[dataset_id]
     except KeyError:
@@ -150,7 +151,7 @@ def _head(session: Session, dataset_id: UUID) -> Head:
 
 
 def _holders(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, list[Head]]:
-    """The heads of pooled datasets' holders; others are left out."""
+    """Return the heads of pooled datasets' holders."""
     heads: dict[UUID, list[Head]] = {}
     for row in holders_of(session, dataset_ids):
         heads.setdefault(row.of, []).append(head_of(row))
@@ -158,6 +159,7 @@ def _holders(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, list[H
 
 
 def _balance(dataset_id: UUID, head: Head, holders: Sequence[Head] = ()) -> Balance:
+    """Return the balance of a head, limited by holders' ledgers."""
     terms, mu_spent = head.terms, head.posted.mu
     debited = [
         (head_of_holder.terms, head_of_holder.held) for head_of_holder in (head, *holders)
@@ -185,23 +187,23 @@ def _balance(dataset_id: UUID, head: Head, holders: Sequence[Head] = ()) -> Bala
 
 
 def balance(session: Session, dataset_id: UUID) -> Balance:
-    """A dataset's budget now. Raises UnknownAccount."""
+    """Return a dataset's present budget. Raises UnknownAccount."""
     head = _head(session, dataset_id)
     return _balance(dataset_id, head, _holders(session, [dataset_id]).get(dataset_id, ()))
 
 
 def balances(session: Session, dataset_ids: Sequence[UUID]) -> dict[UUID, Balance]:
-    """The budgets of several datasets, in two queries; unknown ones are left out."""
+    """Return the budgets of several datasets; unknown ones are omitted."""
     return {at: balance for at, (balance, _) in budgets(session, dataset_ids).items()}
 
 
 def terms_of(session: Session, dataset_id: UUID) -> FilterTerms:
-    """What a dataset promises now. Raises UnknownAccount."""
+    """Return a dataset's present terms. Raises UnknownAccount."""
     return _head(session, dataset_id).terms
 
 
 def sums_of(held: str) -> dict[str, Any]:
-    """Sums as an anchor keeps them, as an amendment takes them."""
+    """Return an anchor's sums in the form of an amendment."""
     sums: dict[str, Any] = json.loads(held)
     return sums
 
@@ -209,14 +211,14 @@ def sums_of(held: str) -> dict[str, Any]:
 def allotments(
     session: Session, dataset_ids: Sequence[UUID], analyst_id: UUID | None = None
 ) -> dict[UUID, list[Allotted]]:
-    """The analysts' own caps on several datasets, by analyst; of one analyst only where named."""
+    """Return analysts' caps on several datasets, of one analyst if given."""
     return {at: _caps(head, analyst_id) for at, head in _heads(session, dataset_ids).items()}
 
 
 def budgets(
     session: Session, dataset_ids: Sequence[UUID], analyst_id: UUID | None = None
 ) -> dict[UUID, tuple[Balance, list[Allotted]]]:
-    """The budgets of several datasets with the caps that `allotments` gives, in two queries."""
+    """Return budgets of several datasets with caps, in two queries."""
     holders = _holders(session, dataset_ids)
     return {
         at: (_balance(at, head, holders.get(at, ())), _caps(head, analyst_id))
@@ -225,6 +227,7 @@ def budgets(
 
 
 def _caps(head: Head, analyst_id: UUID | None) -> list[Allotted]:
+    """Return the caps of a ledger, of one analyst if given."""
     return [
         _allotted(head, UUID(analyst), own)
         for analyst, own in sorted(head.allotments.items())
@@ -233,6 +236,7 @@ def _caps(head: Head, analyst_id: UUID | None) -> list[Allotted]:
 
 
 def _allotted(head: Head, analyst_id: UUID, own: Allotment) -> Allotted:
+    """Return one analyst's cap with what is spent and left."""
     terms = replace(head.terms, epsilon=own.epsilon)
     debited = (terms, own.held), (head.terms, head.held)
     return Allotted(
@@ -247,7 +251,7 @@ def _allotted(head: Head, analyst_id: UUID, own: Allotment) -> Allotted:
 def preview(
     session: Session, dataset_id: UUID, event: Event, analyst_id: UUID | None = None
 ) -> Preview:
-    """Whether an event would be accepted now, and what would remain. Spends nothing.
+    """Return whether an event would be accepted now, and what would remain. Free.
 
     Also works the event's cost out ahead of `reserve`, outside of the ledger's lock.
     Raises UnknownAccount and EventError (another neighbouring relation).
@@ -265,7 +269,7 @@ def preview(
 
 
 def _views(head: Head, analyst_id: UUID | None) -> list[tuple[FilterTerms, FilterState]]:
-    """Terms and what is held, of a ledger and of the analyst's own cap on it."""
+    """Return (terms, held sums) of a ledger and of the analyst's cap on it."""
     views = [(head.terms, head.held)]
     own = head.allotments.get(str(analyst_id))
     if own is not None:
@@ -276,7 +280,7 @@ def _views(head: Head, analyst_id: UUID | None) -> list[tuple[FilterTerms, Filte
 def entries(
     session: Session, dataset_id: UUID, after_seq: int = 0, limit: int = 100
 ) -> list[Entry]:
-    """Entries oldest first, from after_seq on. Raises UnknownAccount."""
+    """Return entries after `after_seq`, oldest first. Raises UnknownAccount."""
     ledger_id = _head(session, dataset_id).dataset_id
     query = select(ENTRIES).where(ENTRIES.c.dataset_id == ledger_id, ENTRIES.c.seq > after_seq)
     rows = session.execute(query.order_by(ENTRIES.c.seq).limit(limit))
@@ -284,7 +288,10 @@ def entries(
 
 
 def _entry(row: Any) -> Entry:
+    """Return an entry from its row."""
+
     def decoded(text: str | None) -> Any:
+        """Return decoded JSON, or None."""
         return None if text is None else json.loads(text)
 
     fields = {name: getattr(row, name) for name in Entry.__dataclass_fields__}
@@ -294,7 +301,7 @@ def _entry(row: Any) -> Entry:
 
 
 def history(session: Session, dataset_id: UUID, limit: int = 200) -> list[HistoryPoint]:
-    """The last entries that moved the budget, oldest first. Raises UnknownAccount."""
+    """Return the latest entries that changed the budget, oldest first."""
     head = _head(session, dataset_id)
     terms = write_terms(head.terms)
     query = select(ENTRIES.c.at, ENTRIES.c.job_id, ENTRIES.c.kind, ENTRIES.c.total).where(
@@ -310,4 +317,5 @@ def history(session: Session, dataset_id: UUID, limit: int = 200) -> list[Histor
 
 @lru_cache(maxsize=8192)
 def _epsilon(terms: str, total: str) -> float:
+    """Return the epsilon of stored sums under stored terms."""
     return spent_epsilon(read_terms(terms), read_state(total))

@@ -1,4 +1,4 @@
-"""What all ledgers together look like, for metrics: no dataset is told apart."""
+"""Totals over all ledgers, for metrics, without reference to single datasets."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ LEFT = ("most", "less than half", "less than a tenth", "nothing")
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """ledgers: by status. left: open ones by what is left of their budget. entries: on them all."""
+    """ledgers: by status. left: open ones by remaining budget. entries: of all ledgers."""
 
     ledgers: Counter[str]
     left: Counter[str]
@@ -40,7 +40,7 @@ def totals(session: Session) -> Totals:
 
 @lru_cache(maxsize=4096)
 def _left(terms: str, posted: str, reserved: str) -> str:
-    """Return one of LEFT: how much is left, by the squared mu that still fits."""
+    """Return the class in LEFT of a ledger's remaining budget, by squared mu."""
     promise = read_terms(terms)
     whole = remaining_mu(promise, FilterState.empty(promise)) ** 2
     held = sum_of(read_state(posted), read_state(reserved))

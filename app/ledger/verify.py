@@ -1,4 +1,4 @@
-"""Recompute a ledger from its entries alone and compare it with its head.
+"""Verification of a ledger: recomputed from its entries, compared with its head.
 
 Found: an entry that was changed, removed (also the last ones: the head knows their number and
 hash), inserted or moved; a wrong running sum; a job settled twice; a reservation beyond the promise
@@ -54,13 +54,13 @@ class Verification:
 
 
 class _FaultError(Exception):
-    """What is wrong with the ledger, in words that hold public facts only."""
+    """A fault of a ledger, described by public facts only."""
 
 
 def verify(
     session: Session, dataset_id: UUID, anchor: tuple[int, str] | None = None
 ) -> Verification:
-    """Recompute chain and totals and compare them with the head.
+    """Verify hash chain and totals of a ledger against its head.
 
     session: a read session (one snapshot). anchor: (seq, hash) of an earlier head, kept elsewhere.
     Raises UnknownAccount.
@@ -87,12 +87,13 @@ def verify(
 
 
 def _stream(session: Session, dataset_id: UUID) -> Result[Any]:
+    """Return the entries one by one."""
     query = select(ENTRIES).where(ENTRIES.c.dataset_id == dataset_id).order_by(ENTRIES.c.seq)
     return session.execute(query.execution_options(yield_per=1000))
 
 
 class _Replay:
-    """The ledger so far, as its entries tell it."""
+    """The state of a ledger as recomputed from its entries so far."""
 
     def __init__(self, dataset_id: UUID) -> None:
         self.dataset_id = dataset_id
@@ -107,7 +108,7 @@ class _Replay:
         self.returned: set[UUID] = set()
 
     def follow(self, entry: Any) -> None:
-        """Take one entry further, or say what is wrong with it."""
+        """Apply one entry. Raises _FaultError."""
         here = f"entry {self.seq + 1}"
         if entry.seq != self.seq + 1:
             raise _FaultError(f"{here}: missing")
@@ -123,6 +124,7 @@ class _Replay:
         self.seq, self.hash = entry.seq, entry.hash
 
     def _apply(self, entry: Any) -> str | None:
+        """Apply an entry by its kind; return its fault, or None."""
         details = json.loads(entry.details)
         if (entry.kind == "open") != (self.terms is None):
             return "a ledger opens once, with its first entry"
@@ -136,10 +138,12 @@ class _Replay:
         return self._amend(entry.kind, details)
 
     def _open(self, details: dict[str, Any]) -> None:
+        """Apply the opening entry."""
         self.terms = read_terms(canonical(details["terms"]))
         self.posted = self.reserved = self.held = FilterState.empty(self.terms)
 
     def _debit(self, entry: Any) -> str | None:
+        """Apply a post or void; return its fault, or None."""
         cost, key = read_cost(entry.cost), (entry.cost, entry.event_digest)
         if entry.kind == "reserve":
             if entry.job_id in self.settled or entry.job_id in self.open_jobs:
@@ -159,7 +163,7 @@ class _Replay:
         return None
 
     def _return(self, entry: Any) -> str | None:
-        """Take back what a posted job was debited beyond what it drew."""
+        """Apply a refund to a posted job; return its fault, or None."""
         if self.settled.get(entry.job_id) != "post" or entry.job_id in self.returned:
             return "returns what was not debited"
         drawn = from_dict(json.loads(entry.event))
@@ -175,6 +179,7 @@ class _Replay:
         return None
 
     def _reserve(self, entry: Any, cost: EntryCost) -> str | None:
+        """Apply a reservation; return its fault, or None."""
         analyst = str(entry.analyst_id)
         self.reserved, self.held = self.reserved.add(cost), self.held.add(cost)
         self._move(analyst, cost, FilterState.add)
@@ -186,6 +191,7 @@ class _Replay:
         return None if fits else "a reservation that was not allowed"
 
     def _move(self, analyst: str, cost: EntryCost, move: Any) -> None:
+        """Add or remove a cost in the sums of ledger and analyst."""
         empty = FilterState.empty(self._terms)
         self.by_analyst[analyst] = move(self.by_analyst.get(analyst, empty), cost)
         if analyst in self.allotments:
@@ -194,11 +200,13 @@ class _Replay:
 
     @property
     def _terms(self) -> FilterTerms:
+        """Return the present terms. Raises _FaultError before the opening entry."""
         if self.terms is None:
             raise _FaultError("the ledger was never opened")
         return self.terms
 
     def _amend(self, kind: str, details: dict[str, Any]) -> str | None:
+        """Apply an amendment; return its fault, or None."""
         if kind == "raise_budget":
             raised = {name: details[name] for name in RAISED if name in details}
             self.terms = replace(self._terms, **raised)
@@ -214,13 +222,14 @@ class _Replay:
         return None
 
     def _allot(self, analyst: str, epsilon: float | None) -> None:
+        """Apply a change of an analyst's cap."""
         self.allotments.pop(analyst, None)
         if epsilon is not None:
             empty = FilterState.empty(self._terms)
             self.allotments[analyst] = Allotment(epsilon, self.by_analyst.get(analyst, empty))
 
     def compare(self, head: Head) -> None:
-        """Compare what the entries tell with the stored head."""
+        """Compare the recomputed state with the stored head. Raises _FaultError."""
         replayed = (self.seq, self.hash)
         if replayed != (head.seq, head.hash):
             raise _FaultError("the last entries are missing, or the head was changed")

@@ -1,4 +1,4 @@
-"""What every use case needs of the process: the database, the vault, the way to the workers."""
+"""The shared resources of a process: database sessions, vault and message queue."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from app.storage.session import SessionFactory
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Made once in each process, after any fork. publish: hands a job's id to the workers."""
+    """Created once per process, after any fork. publish: sends a job's id to the workers."""
 
     settings: Settings
     sessions: SessionFactory
@@ -21,12 +21,12 @@ class Services:
     publish: Callable[[UUID], None]
 
     def close(self) -> None:
-        """Give the database's connections back."""
+        """Close the database connections."""
         self.sessions.dispose()
 
 
 def open_services(settings: Settings) -> Services:
-    """The services of this process. Raises KeyFileError where the master key does not fit."""
+    """Return this process's services. Raises KeyFileError where the master key is wrong."""
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     sessions = SessionFactory(settings.database)
     try:

@@ -1,4 +1,4 @@
-"""Lists by pages: a cursor says after which item the next page begins, and nothing else."""
+"""Pagination: a cursor encodes where the next page begins."""
 
 import base64
 import binascii
@@ -25,12 +25,12 @@ class Page(Generic[Item]):
 
 
 def encode(*parts: object) -> str:
-    """An opaque cursor."""
+    """Return an opaque cursor."""
     return base64.urlsafe_b64encode("|".join(map(str, parts)).encode()).decode().rstrip("=")
 
 
 def decode(cursor: str, parts: int) -> list[str]:
-    """What a cursor holds. Raises Refusal 422 where it is not one of ours."""
+    """Return the parts of a cursor. Raises Refusal 422 where it is invalid."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         held = base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True).decode()
@@ -50,7 +50,7 @@ def by_time(
     limit: int,
     cursor: str | None,
 ) -> Page[Item]:
-    """A page of rows, newest first."""
+    """Return a page of rows, newest first."""
     if cursor is not None:
         query = query.where(tuple_(created_at, key) < tuple_(*_position(cursor)))
     rows = list(session.scalars(query.order_by(created_at.desc(), key.desc()).limit(limit + 1)))
@@ -61,6 +61,7 @@ def by_time(
 
 
 def _position(cursor: str) -> tuple[datetime, UUID]:
+    """Return the creation time and id in a cursor."""
     moment, key = decode(cursor, 2)
     try:
         at, key_id = datetime.fromisoformat(moment), UUID(key)
@@ -72,7 +73,7 @@ def _position(cursor: str) -> tuple[datetime, UUID]:
 
 
 def by_number(cursor: str | None) -> int:
-    """The number that a cursor of a numbered list holds; 0 where there is none."""
+    """Return the number in a cursor of a numbered list; 0 without a cursor."""
     if cursor is None:
         return 0
     (held,) = decode(cursor, 1)

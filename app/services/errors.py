@@ -1,4 +1,4 @@
-"""Refusals of the use cases: a stable code, a fixed sentence, and what a caller may do.
+"""Refusals of requests: a stable code, a fixed sentence, and the faults of the body.
 
 No refusal is ever a function of private rows, apart from an upload's, which only its admin sees.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with a request. pointer: JSON pointer into its body."""
+    """One fault of a request. pointer: JSON pointer into its body."""
 
     pointer: str
     message: str
@@ -18,7 +18,7 @@ class Fault:
 
 @dataclass(slots=True)
 class Refusal(Exception):  # noqa: N818 - an answer, not an error
-    """A use case said no. status: as HTTP names it; extra: further public members."""
+    """A request is refused. status: HTTP status. extra: further public members."""
 
     status: int
     code: str
@@ -31,10 +31,10 @@ class Refusal(Exception):  # noqa: N818 - an answer, not an error
 
 
 def not_found(what: str) -> Refusal:
-    """404: there is no such thing, or it is not yours to know of."""
+    """Return Refusal 404: it does not exist, or the caller may not see it."""
     return Refusal(404, "not_found", f"There is no such {what}.")
 
 
 def invalid(pointer: str, message: str) -> Refusal:
-    """422 with one fault."""
+    """Return Refusal 422 with one fault."""
     return Refusal(422, "invalid_request", "The request is not valid.", [Fault(pointer, message)])

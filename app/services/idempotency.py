@@ -1,4 +1,4 @@
-"""Requests that make something once, however often they are sent with one Idempotency-Key.
+"""Idempotency keys: a repeated request creates its resource only once.
 
 Jobs keep their keys in their own rows: see submit. Users, keys and datasets are kept here.
 """
@@ -23,20 +23,20 @@ SHOWN_AGAIN = timedelta(hours=24)  # that a lost answer can be asked for with it
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """A request with an Idempotency-Key. digest: of what it asks for, as hexadecimal digits."""
+    """A request with an Idempotency-Key. digest: hexadecimal hash of its body."""
 
     key: str
     digest: str
 
     def token(self, services: Services, caller: Caller) -> str:
-        """The API key that the request makes: it follows from the service's secret.
+        """Return the API key that the request creates, derived from the service's secret.
 
         A key is kept as a hash, so the answer could not be given again otherwise.
         """
         return services.vault.derived_token(f"{caller.id}\n{self.key}\n{self.digest}")
 
     def made(self, session: Session, caller: Caller) -> IdempotencyRow | None:
-        """What it has made before. Raises Refusal 422 where it asked for another thing then."""
+        """Return what it created before. Raises Refusal 422 where the body differs."""
         earlier = session.get(IdempotencyRow, (caller.id, self.key))
         if earlier is not None and earlier.body_hash != self.digest:
             raise Refusal(
@@ -45,13 +45,13 @@ class Once:
         return earlier
 
     def remember(self, session: Session, caller: Caller, made: UUID) -> None:
-        """Remember what it makes, in the transaction that makes it."""
+        """Record what it creates, in the same transaction."""
         row = IdempotencyRow(user_id=caller.id, key=self.key, body_hash=self.digest, made_id=made)
         session.add(row)
 
 
 def once(key: str | None, *asked: Any) -> Once | None:
-    """A request with its key; None without one. asked: what it asks for, as JSON holds it."""
+    """Return a request with its key, or None without a key. asked: JSON values of its body."""
     if key is None:
         return None
     written = json.dumps(asked, sort_keys=True, default=str).encode()
@@ -59,7 +59,7 @@ def once(key: str | None, *asked: Any) -> Once | None:
 
 
 def check_shown(services: Services, row: IdempotencyRow, key: KeyRow, token: str) -> None:
-    """Raise Refusal 409 where a key was made too long ago, or with another secret, to be shown."""
+    """Raise Refusal 409 where a key's secret can no longer be shown again."""
     late = utc_now() - row.created_at > SHOWN_AGAIN
     if late or services.vault.key_digest(token) != key.digest:
         raise Refusal(

@@ -1,4 +1,4 @@
-"""The figures that the metrics tell: counts, and the age of the queue."""
+"""The values of the metrics: counts, and the age of the queue."""
 
 import math
 from collections import Counter
@@ -34,7 +34,7 @@ class Figures:
 
 
 def figures(services: Services) -> Figures:
-    """Look at the database and the anchors."""
+    """Return the present values, from the database and the anchors."""
     with services.sessions.read() as session:
         jobs, age, totals = count_jobs(session), _queue_age(session), ledger.totals(session)
         workers = able_workers(session)
@@ -50,6 +50,7 @@ def figures(services: Services) -> Figures:
 
 
 def _queue_age(session: Session) -> float:
+    """Return the age in seconds of the oldest queued job, 0 without one."""
     oldest = session.scalar(select(func.min(JobRow.created_at)).where(JobRow.status == "queued"))
     if oldest is None:
         return 0.0
@@ -58,6 +59,7 @@ def _queue_age(session: Session) -> float:
 
 
 def _rewound(services: Services) -> float:
+    """Return the number of rewound ledgers, NaN where it is unknown."""
     try:
         return float(len(rewound(services)))
     except Refusal:

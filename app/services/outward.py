@@ -1,4 +1,4 @@
-"""Exchanges with what is outside of this service: each ends in time, however slowly it is answered.
+"""Requests to other services, each with a total time limit.
 
 A timeout of a socket starts anew with every byte. Here the time is that of the whole exchange: its
 name looked up, connected, sent, and answered to the last byte; and an answer has a largest size.
@@ -27,7 +27,7 @@ _places = threading.BoundedSemaphore(MOST_AT_ONCE)
 
 
 class OutsideError(httpx.HTTPError):
-    """An exchange failed. reason: a type of failure, nothing of its content."""
+    """A request failed. reason: its type, without any content."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -42,7 +42,7 @@ def exchange(
     content: bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The body of an answer with a status of success. Raises OutsideError after `seconds` at most.
+    """Return the body of a successful response within `seconds`. Raises OutsideError.
 
     Redirects are not followed.
     """
@@ -50,7 +50,7 @@ def exchange(
 
 
 def send_mail(settings: Settings, to: str, subject: str, text: str, seconds: float) -> None:
-    """Hand a mail to the mail server of the settings. Raises OutsideError after `seconds` at most.
+    """Send a mail by the configured server within `seconds`. Raises OutsideError.
 
     The server's certificate is checked, unless the settings say that nothing is encrypted.
     """
@@ -63,6 +63,7 @@ def send_mail(settings: Settings, to: str, subject: str, text: str, seconds: flo
     security, name = settings.smtp_security, settings.smtp_user
 
     async def sent() -> None:
+        """Send it, in this thread."""
         async with asyncio.timeout(seconds):
             await aiosmtplib.send(
                 mail,
@@ -80,12 +81,13 @@ def send_mail(settings: Settings, to: str, subject: str, text: str, seconds: flo
 
 
 def _in_time(seconds: float, begin: Callable[[], Coroutine[None, None, Answer]]) -> Answer:
-    """What an exchange returns. Raises OutsideError after `seconds` at most."""
+    """Return the result of a coroutine within `seconds`. Raises OutsideError."""
     if not _places.acquire(blocking=False):
         raise OutsideError("TooManyExchanges")
     ended, answers, failures = threading.Event(), list[Answer](), list[str]()
 
     def run() -> None:
+        """Run the coroutine in an event loop of this thread."""
         try:
             answers.append(asyncio.run(begin()))
         except httpx.HTTPStatusError as error:
@@ -106,7 +108,7 @@ def _in_time(seconds: float, begin: Callable[[], Coroutine[None, None, Answer]])
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """The authorities that servers are checked by, read once: that takes some 30 ms of CPU."""
+    """Return the trusted certificate authorities, loaded once (30 ms of CPU)."""
     return httpx.create_ssl_context()
 
 
@@ -117,6 +119,7 @@ async def _exchanged(
     content: bytes | None,
     headers: Mapping[str, str] | None,
 ) -> bytes:
+    """Return the body of a response."""
     sent = {**(headers or {}), "Accept-Encoding": "identity"}
     async with (
         asyncio.timeout(seconds),

@@ -1,4 +1,4 @@
-"""The processes of an installation, as they say in the database that they run and can work.
+"""Registration of the installation's running processes in the database.
 
 Of a process on this machine the kernel says whether it is there; another machine's counts for as
 long as it was seen lately.
@@ -25,16 +25,16 @@ API, WORKER, RECOVERY = "api", "worker", "recovery"
 
 
 class RunningError(RuntimeError):
-    """A process of the installation still runs."""
+    """A process of the installation is still running."""
 
 
 def own_name() -> str:
-    """This process, by its machine, its number and when it started."""
+    """Return this process's name: host, process id and start time."""
     return f"{consumer()}@{socket.gethostname()}"
 
 
 def say(sessions: SessionFactory, kind: str, able: bool) -> None:
-    """Write down that this process runs, and forget those that have ended."""
+    """Record that this process runs, and delete records of ended ones."""
     with sessions.write() as session:
         now, name = database_now(session), own_name()
         values = {"able": able, "seen_at": now, "kind": kind}
@@ -50,13 +50,13 @@ def say(sessions: SessionFactory, kind: str, able: bool) -> None:
 
 
 def leave(sessions: SessionFactory) -> None:
-    """Write down that this process ends."""
+    """Delete the record of this process."""
     with sessions.write() as session:
         session.execute(delete(ProcessRow).where(ProcessRow.name == own_name()))
 
 
 def running(session: Session) -> Sequence[ProcessRow]:
-    """The processes that run."""
+    """Return the records of running processes."""
     now, here = database_now(session), socket.gethostname()
     return [
         row
@@ -66,7 +66,7 @@ def running(session: Session) -> Sequence[ProcessRow]:
 
 
 def refuse_while_running(sessions: SessionFactory) -> None:
-    """Raise RunningError where a process of the installation lives."""
+    """Raise RunningError where a process of the installation is running."""
     with sessions.read() as session:
         programs = sorted((row.kind, row.host) for row in running(session))
     if programs:
@@ -78,17 +78,18 @@ def refuse_while_running(sessions: SessionFactory) -> None:
 
 
 def able_workers(session: Session) -> int:
-    """How many workers can take a job now."""
+    """Return the number of workers that can take a job now."""
     now = database_now(session)
     return sum(row.kind == WORKER and row.able and _fresh(row, now) for row in running(session))
 
 
 def _fresh(row: ProcessRow, now: object) -> bool:
+    """Return whether a record is recent enough."""
     return bool(now - row.seen_at < timedelta(seconds=STALE_SECONDS))  # type: ignore[operator]
 
 
 class Presence(threading.Thread):
-    """Says every few seconds that this process runs, and whether it can do its work.
+    """A thread that records every few seconds that this process runs and can work.
 
     Its connections are given back in between: a worker's parent may fork at any moment.
     """
@@ -101,20 +102,20 @@ class Presence(threading.Thread):
         self._stop_now = threading.Event()
 
     def stop(self) -> None:
-        """Say that this process ends."""
+        """Stop, and delete the record."""
         self._stop_now.set()
         self.join()
         self._written(lambda: leave(self._sessions))
 
     def run(self) -> None:
-        """Say it until told to stop."""
+        """Record until stopped."""
         while True:
             self._written(lambda: say(self._sessions, self._kind, self._able()))
             if self._stop_now.wait(EVERY_SECONDS):
                 return
 
     def _written(self, write: Callable[[], None]) -> None:
-        """A database that is away is told the next time."""
+        """Write to the database, ignoring an unavailable one."""
         try:
             write()
         except SQLAlchemyError as error:

@@ -1,4 +1,4 @@
-"""What a start of the service does before anybody calls."""
+"""Start-up maintenance: disk space, migrations, and deletion of orphaned files."""
 
 import sys
 import time
@@ -23,7 +23,7 @@ LEFTOVER_SECONDS = 24 * 3600.0  # longer than any upload takes
 
 @contextmanager
 def room_to_start(what: str, data_dir: Path) -> Iterator[None]:
-    """End the process in one line where a disk has no room for what a start writes.
+    """Exit with a message where a start-up step finds the disk full.
 
     Or where a later version has migrated the database.
     """
@@ -38,7 +38,7 @@ def room_to_start(what: str, data_dir: Path) -> Iterator[None]:
 
 
 def migrate(settings: Settings, *, stopped: bool = False) -> None:
-    """Bring the database to the present schema.
+    """Migrate the database to the present schema.
 
     stopped: whether a migration may only be applied while no process of the installation runs.
     Raises RunningError where one does, and NewerSchemaError.
@@ -56,7 +56,7 @@ def migrate(settings: Settings, *, stopped: bool = False) -> None:
 
 
 def sweep(services: Services) -> None:
-    """Delete files of uploads that a crash left unrecorded, and of datasets that were destroyed.
+    """Delete files of unrecorded uploads and of destroyed datasets.
 
     A store that is away is no error: the next start sweeps.
     """

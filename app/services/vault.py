@@ -1,4 +1,4 @@
-"""The process's secrets at work: encrypted rows, and the keyed hash of API keys."""
+"""Cryptography with the process's secrets: encrypted rows, and keyed hashes of API keys."""
 
 import hmac
 import secrets
@@ -17,10 +17,9 @@ from app.settings import Settings
 from app.storage.files import DatasetFiles
 from app.storage.fingerprint import Fingerprints
 from app.storage.keys import NONCE_BYTES, KeyFileError, MasterKey, master_key
-from app.storage.local_store import LocalStore
 from app.storage.rows import DatasetRow, FingerprintRow
 from app.storage.session import SessionFactory
-from app.storage.store import Store
+from app.storage.stores import store_of
 
 API_KEYS, FINGERPRINTS = "API keys", "fingerprints"
 KEPT = (API_KEYS, FINGERPRINTS)  # a rotation cannot make anew what they have hashed
@@ -36,7 +35,7 @@ _SEALS = (
 
 @dataclass(frozen=True, slots=True)
 class Vault:
-    """The datasets' files, uploads' fingerprints, ledgers' anchors, and the hash of API keys.
+    """Dataset files, fingerprints, ledger anchors, and the hash of API keys.
 
     Texts that belong to signing in at a provider it seals, for a browser or for the database.
     """
@@ -49,21 +48,21 @@ class Vault:
     _sign_ins: bytes = field(repr=False)
 
     def key_digest(self, token: str) -> bytes:
-        """HMAC-SHA256 of an API key under a secret that is not in the database."""
+        """Return the HMAC-SHA256 of an API key, under a secret outside the database."""
         return hmac.digest(self._pepper, token.encode(), "sha256")
 
     def derived_token(self, request: str) -> str:
-        """An API key of 256 bits that follows from a request and a secret outside the database."""
+        """Return an API key of 256 bits, derived from a request and a secret."""
         digest = urlsafe_b64encode(hmac.digest(self._tokens, request.encode(), "sha256"))
         return f"dpm_{digest.rstrip(b'=').decode()}"
 
     def seal(self, secret: bytes, purpose: bytes) -> bytes:
-        """AES-256-GCM, bound to its purpose: what is sealed for one opens for no other."""
+        """Encrypt by AES-256-GCM, bound to a purpose that decryption must name."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         return nonce + AESGCM(self._sign_ins).encrypt(nonce, secret, purpose)
 
     def unseal(self, sealed: bytes, purpose: bytes) -> bytes | None:
-        """What `seal` hid; None where it was not this, or under an earlier master key."""
+        """Return what `seal` encrypted; None if it was not this, or under another master key."""
         try:
             nonce, hidden = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
             return AESGCM(self._sign_ins).decrypt(nonce, hidden, purpose)
@@ -72,7 +71,7 @@ class Vault:
 
 
 def open_vault(settings: Settings, sessions: SessionFactory) -> Vault:
-    """Read the master key; make it where no file was named and nothing is sealed by another yet.
+    """Return the vault with the master key, created where no dataset has one yet.
 
     Raises KeyFileError, with a line that says what to do.
     """
@@ -84,14 +83,14 @@ def open_vault(settings: Settings, sessions: SessionFactory) -> Vault:
         )
     master = master_key(path, create=settings.master_key_file is None)
     check_seals(master, path, sessions)
-    files = DatasetFiles(_store(settings), master)
+    files = DatasetFiles(store_of(settings), master)
     anchors = AnchorFile(settings.anchor_path, Signer(master.derive("anchors")))
     purposes = API_KEYS, "keys of idempotent requests", "sign-ins"
     return Vault(files, fingerprints_of(master), anchors, *map(master.derive, purposes))
 
 
 def check_seals(master: MasterKey, path: Path, sessions: SessionFactory) -> None:
-    """Raise KeyFileError where another master key than this one, of path, sealed a dataset."""
+    """Raise KeyFileError where a dataset is encrypted under another master key."""
     sealed, fingerprints = _sealed(sessions), fingerprints_of(master)
     wrong = 0
     for seal in sealed:
@@ -112,7 +111,7 @@ def check_seals(master: MasterKey, path: Path, sessions: SessionFactory) -> None
 
 @dataclass(frozen=True, slots=True)
 class _Seal:
-    """What a master key hid of a dataset: its key or, once that is destroyed, its fingerprint."""
+    """A dataset's ciphertext that shows its master key: wrapped key, or fingerprint."""
 
     dataset_id: UUID
     hidden: bytes = field(repr=False)
@@ -120,7 +119,7 @@ class _Seal:
 
 
 def _sealed(sessions: SessionFactory) -> list[_Seal]:
-    """A check value of every dataset; none where the database has no tables yet.
+    """Return a ciphertext of every dataset; none where the database has no tables.
 
     A database that is away holds nobody up: a job is not paid for before its dataset's key opens.
     """
@@ -138,26 +137,5 @@ def _sealed(sessions: SessionFactory) -> list[_Seal]:
 
 
 def fingerprints_of(master: MasterKey) -> Fingerprints:
-    """What makes uploads' fingerprints and seals them."""
+    """Return the fingerprinting object of a master key."""
     return Fingerprints(master.derive(FINGERPRINTS), master.derive("sealed fingerprints"))
-
-
-def _store(settings: Settings) -> Store:
-    """Where the encrypted rows lie. The object store's library is loaded only where it is used."""
-    if not settings.s3_bucket:
-        return LocalStore(settings.datasets_dir)
-    from app.storage.s3_store import Bucket, S3Store
-
-    credentials = {
-        "access_key_id": settings.s3_access_key.get_secret_value(),
-        "secret_access_key": settings.s3_secret_key.get_secret_value(),
-    }
-    return S3Store(
-        Bucket(
-            settings.s3_bucket,
-            settings.s3_prefix,
-            settings.s3_endpoint or None,
-            settings.s3_region or None,
-            credentials if credentials["access_key_id"] else None,
-        )
-    )

@@ -1,4 +1,4 @@
-"""Texts in Arrow's memory."""
+"""Arrow arrays of texts."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 
 
 def texts(values: Sequence[str]) -> pa.StringArray:
-    """An Arrow array of texts. `pa.array` would import pandas to look at the list."""
+    """Return an Arrow array of texts, without the import of pandas that `pa.array` needs."""
     encoded = [value.encode() for value in values]
     offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     buffers = pa.py_buffer(offsets.tobytes()), pa.py_buffer(b"".join(encoded))

@@ -10,7 +10,7 @@ POSTGRESQL = text("SELECT clock_timestamp()")
 
 
 def database_now(session: Session) -> datetime:
-    """The present moment as the database has it, aware, in UTC."""
+    """Return the present time of the database, in UTC."""
     if session.get_bind().dialect.name == "sqlite":
         return datetime.fromisoformat(str(session.scalar(SQLITE))).replace(tzinfo=UTC)
     moment: datetime = session.scalars(POSTGRESQL).one()

@@ -1,4 +1,4 @@
-"""Columns: the public promises about a table, checked when they are made and written as JSON."""
+"""Declared columns: validation of their bounds and categories, and their JSON form."""
 
 import hashlib
 import json
@@ -46,17 +46,18 @@ TOO_LARGE = f"must lie within +-{LARGEST_BOUND:g}: scale the column, and declare
 
 @dataclass(frozen=True, slots=True)
 class UnitColumn:
-    """The column of an upload that names persons, in words or whole numbers. It is not stored."""
+    """The upload column that names persons, as text or whole numbers. It is not stored."""
 
     name: str
 
 
 def _refuse(pointer: str, message: str) -> IngestError:
+    """Return an IngestError of a column's declaration."""
     return IngestError("invalid_columns", pointer, message)
 
 
 def parse_columns(columns: Sequence[Any]) -> tuple[Column, ...]:
-    """Columns from the upload's metadata. Raises IngestError with a pointer into it."""
+    """Return the columns of an upload's metadata. Raises IngestError with a pointer."""
     if not isinstance(columns, list | tuple) or not columns:
         raise _refuse("/columns", "declare at least one column")
     if len(columns) > MAX_COLUMNS:
@@ -69,6 +70,7 @@ def parse_columns(columns: Sequence[Any]) -> tuple[Column, ...]:
 
 
 def _column(column: Any, pointer: str) -> Column:
+    """Return one declared column. Raises IngestError."""
     kinds = {"number": _number, "date": _date, "category": _category, "binary": _binary}
     if not isinstance(column, dict) or column.get("type") not in kinds:
         raise _refuse(f"{pointer}/type", "a column is a number, a date, a category or binary")
@@ -83,6 +85,7 @@ def _column(column: Any, pointer: str) -> Column:
 
 
 def _number(column: dict[str, Any], pointer: str) -> Column:
+    """Return a declared number column. Raises IngestError."""
     for bound in ("lower", "upper"):
         value = column.get(bound)
         if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
@@ -116,6 +119,7 @@ def _number(column: dict[str, Any], pointer: str) -> Column:
 
 
 def _date(column: dict[str, Any], pointer: str) -> Column:
+    """Return a declared date column. Raises IngestError."""
     missing, spikes = column.get("missing", ()), column.get("spikes", ())
     if missing is not True:
         missing = _days(missing, f"{pointer}/missing", MAX_CODES)
@@ -137,7 +141,7 @@ def _date(column: dict[str, Any], pointer: str) -> Column:
 
 
 def _days(given: Any, pointer: str, most: int) -> tuple[str, ...]:
-    """Dates in a list. Raises IngestError."""
+    """Return a list of dates. Raises IngestError."""
     if not isinstance(given, list | tuple) or len(given) > most:
         raise _refuse(pointer, f"a list of at most {most} dates")
     for at, value in enumerate(given):
@@ -149,6 +153,7 @@ def _days(given: Any, pointer: str, most: int) -> tuple[str, ...]:
 
 
 def _check_day(value: Any, pointer: str) -> None:
+    """Refuse a value that is not an ISO date."""
     if not isinstance(value, str) or not re.fullmatch(ISO_DAY, value) or day_of(value) is None:
         raise _refuse(pointer, "a date, such as 2020-01-31")
 
@@ -161,7 +166,7 @@ def _spikes(
     *,
     integer: bool,
 ) -> tuple[float, ...]:
-    """Values that many rows have exactly. Raises IngestError."""
+    """Return the declared spikes, values that many rows have exactly. Raises IngestError."""
     if not isinstance(given, list | tuple) or len(given) > MOST_SPIKES:
         raise _refuse(pointer, f"a list of at most {MOST_SPIKES} numbers")
     for at, value in enumerate(given):
@@ -181,7 +186,7 @@ def _spikes(
 
 
 def _missing(codes: Any, pointer: str) -> tuple[float, ...]:
-    """Codes of missing values. Raises IngestError."""
+    """Return the codes of missing values. Raises IngestError."""
     if not isinstance(codes, list | tuple) or len(codes) > MAX_CODES:
         raise _refuse(pointer, f"a list of at most {MAX_CODES} numbers")
     for at, code in enumerate(codes):
@@ -195,6 +200,7 @@ def _missing(codes: Any, pointer: str) -> tuple[float, ...]:
 
 
 def _finite(value: int | float) -> bool:
+    """Return whether a number is finite as a double."""
     try:
         return math.isfinite(float(value))
     except OverflowError:
@@ -202,6 +208,7 @@ def _finite(value: int | float) -> bool:
 
 
 def _categories(column: dict[str, Any], pointer: str) -> list[str]:
+    """Return the declared categories. Raises IngestError."""
     categories = column.get("categories")
     if not isinstance(categories, list | tuple) or not 2 <= len(categories) <= MAX_CATEGORIES:
         raise _refuse(f"{pointer}/categories", f"declare 2 to {MAX_CATEGORIES} categories")
@@ -214,11 +221,13 @@ def _categories(column: dict[str, Any], pointer: str) -> list[str]:
 
 
 def _category(column: dict[str, Any], pointer: str) -> Column:
+    """Return a declared category column. Raises IngestError."""
     categories, missing = _categories(column, pointer), _may_be_missing(column, pointer)
     return CategoryColumn(name=column["name"], categories=tuple(categories), missing=missing)
 
 
 def _binary(column: dict[str, Any], pointer: str) -> Column:
+    """Return a declared binary column. Raises IngestError."""
     categories = _categories(column, pointer)
     if len(categories) != 2:
         raise _refuse(f"{pointer}/categories", "a binary column has exactly two categories")
@@ -227,7 +236,7 @@ def _binary(column: dict[str, Any], pointer: str) -> Column:
 
 
 def _may_be_missing(column: dict[str, Any], pointer: str) -> bool:
-    """Whether values of a column of categories may be missing. Raises IngestError."""
+    """Return whether a category column may have missing values. Raises IngestError."""
     missing = column.get("missing", False)
     if not isinstance(missing, bool):
         message = "true or false: a word for no value is a category of its own, or one of format"
@@ -236,12 +245,13 @@ def _may_be_missing(column: dict[str, Any], pointer: str) -> bool:
 
 
 def _check_text(value: Any, pointer: str) -> None:
+    """Refuse a text that is empty, too long or has unprintable characters."""
     if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME or not all(map(_shows, value)):
         raise _refuse(pointer, f"1 to {MAX_NAME} printable characters")
 
 
 def _shows(character: str) -> bool:
-    """Whether a character may stand in a name: what is printed, blanks and joiners.
+    """Return whether a character may be in a name: printable, blank or joiner.
 
     What turns the direction of all that follows may not.
     """
@@ -252,6 +262,7 @@ def _shows(character: str) -> bool:
 
 
 def _first_repeated(values: Iterable[str | float]) -> int | None:
+    """Return the index of the first repeated value, or None."""
     seen: set[str | float] = set()
     for at, value in enumerate(values):
         if value in seen:
@@ -263,7 +274,7 @@ def _first_repeated(values: Iterable[str | float]) -> int | None:
 def check_names(
     names: Sequence[str], columns: Sequence[Column | UnitColumn], reading: Reading
 ) -> None:
-    """Refuse a file whose columns are not the declared ones and those that are left out.
+    """Refuse a file whose columns differ from the declared and the skipped ones.
 
     They may come in any order. A column without a name is left out. Names that only the file has
     are not repeated in the message: without a header they are values.
@@ -287,13 +298,13 @@ def check_names(
 
 
 def _case(name: str, names: Sequence[str]) -> str:
-    """What to add where a name of the file differs in small and capital letters alone."""
+    """Return a hint where a name in the file differs in case alone."""
     alike = any(name.casefold() == other.casefold() for other in names)
     return ": its name there differs in small and capital letters" if alike else ""
 
 
 def columns_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """Columns as the contract writes them, for `DatasetRow.columns`.
+    """Return columns as JSON values, for `DatasetRow.columns`.
 
     What is not declared (`missing`, `integer`, `spikes`) is not there: what was written before
     there was any keeps its digest.
@@ -302,13 +313,13 @@ def columns_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
 
 
 def columns_digest(columns: Sequence[Column]) -> bytes:
-    """SHA-256 of the promises; the encrypted rows are bound to it."""
+    """Return the SHA-256 of the declarations, to which encrypted rows are bound."""
     text = json.dumps(columns_json(columns), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).digest()
 
 
 def schema_of(row: DatasetRow) -> Schema:
-    """The public facts of a stored dataset."""
+    """Return the public schema of a stored dataset."""
     return Schema(
         columns=parse_columns(row.columns),
         rows=row.rows,
@@ -319,7 +330,7 @@ def schema_of(row: DatasetRow) -> Schema:
 
 
 def unit_of(declared: Mapping[str, Any] | str | None) -> PrivacyUnit | Literal["row"] | None:
-    """The privacy unit of what a record or an upload's metadata says."""
+    """Return the privacy unit in a record or an upload's metadata."""
     if isinstance(declared, Mapping):
         return PrivacyUnit(column=declared["column"], max_rows=declared["max_rows"])
     return None if declared is None else "row"

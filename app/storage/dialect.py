@@ -1,4 +1,4 @@
-"""How a text file is written: separator, marks of numbers, encoding, quotes, from its first bytes.
+"""Detection of a text file's dialect (separator, decimal mark, encoding, quotes).
 
 What an admin declares counts; the rest is found by rules that leave open what can be read in two
 ways. Nothing of it reaches anybody but the admin whose file it is.
@@ -51,7 +51,7 @@ SIGN, POWER = "[+\\-\u2212]?", "(?:[eE][+-]?[0-9]+)?"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How a text file is written. None: to be found.
+    """The dialect of a text file. None: to be detected.
 
     skip_lines: above the header. row_names: whether rows have a first field that the header does
     not name, as R writes it. missing: spellings of no value besides an empty field.
@@ -70,7 +70,7 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How an admin wants a file read. skip: columns that are left out.
+    """Options for reading a file. skip: columns to leave out.
 
     skip_undeclared: whether all others that are not declared are left out as well.
     """
@@ -82,7 +82,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The beginning of a file as its dialect reads it. For its admin alone.
+    """The beginning of a file as read by its dialect. For its admin alone.
 
     names: of the header, empty where there is none. start: of the first row, in characters of the
     text. records: the first rows.
@@ -95,12 +95,12 @@ class Sample:
 
 
 def compression_of(first: bytes) -> Compression:
-    """How the file is compressed, from its first bytes."""
+    """Return a file's compression, from its first bytes."""
     return next((kind for magic, kind in MAGIC.items() if first.startswith(magic)), "none")
 
 
 def encoding_of(sample: bytes) -> Encoding:
-    """The encoding of text, from a byte order mark, zeros, or whether it is UTF-8."""
+    """Return a text's encoding, from its byte order mark, zeros, or UTF-8 validity."""
     for mark, encoding in MARKS:
         if sample.startswith(mark):
             return encoding
@@ -119,7 +119,7 @@ def encoding_of(sample: bytes) -> Encoding:
 def sample_of(
     text: str, declared: Dialect, names: Collection[str], numbers: Collection[str], *, whole: bool
 ) -> Sample:
-    """The dialect of a text and its first rows; what is open stays None.
+    """Return the dialect of a text with its first rows; ambiguous fields are None.
 
     text: the beginning of a file. names: of columns that it must have, empty where none are known;
     numbers: those of them that are numbers, or all columns where none are known. whole: whether
@@ -160,13 +160,13 @@ def sample_of(
 
 
 def opened(dialect: Dialect) -> list[str]:
-    """Pointers to members that can be read in two ways, and so have to be declared."""
+    """Return pointers to the dialect's ambiguous fields, which must be declared."""
     unknown = (one.name for one in fields(dialect) if getattr(dialect, one.name) is None)
     return [f"/format/{name}" for name in unknown]
 
 
 def _quote(text: str) -> str:
-    """The sign that encloses fields: "; ' where the text begins with one; none where " is loose."""
+    """Return the quote character, or none where quotes are unbalanced."""
     if text.startswith("'"):
         return "'"
     opening = re.compile(r'(?:^|[,;\t|\n" ])"', re.MULTILINE)
@@ -174,7 +174,7 @@ def _quote(text: str) -> str:
 
 
 class _Table:
-    """A text as one separator divides it."""
+    """A text as parsed with one separator."""
 
     def __init__(
         self, text: str, separator: str, quote: str, above: int | None, names: Collection[str]
@@ -227,7 +227,7 @@ class _Table:
 
 
 def _chosen(tables: Sequence[_Table], names: Collection[str]) -> _Table:
-    """The table that the right separator makes. Raises IngestError where several might be."""
+    """Return the table of the right separator. Raises IngestError where it is ambiguous."""
     if len(tables) == 1:
         return tables[0]
     fitting = [one for one in tables if one.named]
@@ -247,7 +247,7 @@ def _chosen(tables: Sequence[_Table], names: Collection[str]) -> _Table:
 
 
 def _has_row_names(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool | None:
-    """Whether rows begin with numbers 1, 2, 3, ... that the header does not name; None: open."""
+    """Return whether rows begin with unnamed numbers 1, 2, 3, ...; None: unclear."""
     full = [row for row in rows if len(row) == len(header) + 1]
     if not rows or len(full) < len(rows):
         return False
@@ -257,12 +257,12 @@ def _has_row_names(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool
 
 
 def _end_empty(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether all rows have one field more than the header, and nothing in it."""
+    """Return whether all rows have one field more than the header, and it is empty."""
     return bool(rows) and all(len(row) == len(header) + 1 and not row[-1] for row in rows)
 
 
 def number_pattern(decimal: str, thousands: str) -> str:
-    """A regular expression of numbers that are written so; its text has one number and no more."""
+    """Return a regular expression that matches one number with these marks."""
     point = re.escape(decimal)
     group = f"[{SPACES}]" if thousands == " " else f"[{re.escape(thousands)}\u2019]"
     group = group if thousands in (" ", "'") else re.escape(thousands)
@@ -282,7 +282,7 @@ WAYS: dict[tuple[str, str], re.Pattern[str]] = {
 
 
 def _with_marks(dialect: Dialect, cells: Iterable[str]) -> Dialect:
-    """The dialect with its decimal sign and thousands separator, None where they are open."""
+    """Return the dialect with its number marks, None where they are ambiguous."""
     if dialect.decimal is not None:  # a thousands separator is declared with it, or there is none
         return replace(dialect, thousands=dialect.thousands or "")
     ways = {way for way in WAYS if dialect.thousands is None or way[1] == dialect.thousands}

@@ -1,4 +1,4 @@
-"""Files that are there in full or not at all, also after a power cut."""
+"""Atomic, durable files: complete or absent, also after a power failure."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ TEMPORARY = ".part"
 
 
 def sync_folder(folder: Path) -> None:
-    """Put a folder's entries on the disk."""
+    """Sync a folder's entries to disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -20,12 +20,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def _create(path: Path) -> int:
+    """Create a new file of mode 0600, and return its descriptor."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
 @contextmanager
 def durable_file(path: Path, *, overwrite: bool = True) -> Iterator[BinaryIO]:
-    """Write a file (mode 0600) that appears under its name only once all of it is on the disk.
+    """Write a file (mode 0600) that appears once all of it is on disk.
 
     On an error nothing is left. overwrite=False: raises FileExistsError where the name is taken,
     also by somebody who was faster.

@@ -33,7 +33,7 @@ class StorageUrlError(ValueError):
 
 
 def engine_for(url: str | URL, *, writes: bool = True) -> Engine:
-    """An engine of `url`; with writes=False its transactions can only read.
+    """Return an engine for a URL. writes=False: its transactions are read-only.
 
     url: sqlite:///file or postgresql://… (always spoken by psycopg 3). Raises StorageUrlError.
     """
@@ -46,6 +46,7 @@ def engine_for(url: str | URL, *, writes: bool = True) -> Engine:
 
 
 def _postgresql(url: URL, writes: bool) -> Engine:
+    """Return an engine for PostgreSQL."""
     engine = create_engine(url, pool_size=16, max_overflow=0, pool_timeout=60, pool_use_lifo=True)
     event.listen(engine, "checkout", _replace_where_hung_up)
     if writes:
@@ -54,7 +55,7 @@ def _postgresql(url: URL, writes: bool) -> Engine:
 
 
 def _replace_where_hung_up(connection: Any, _: object, __: object) -> None:
-    """Have the pool open another connection where the server has ended this one meanwhile.
+    """Replace pooled connections that the server has closed.
 
     A server says nothing on an idle connection but that it ends. Looking costs a microsecond, where
     a ping would cost every debit a round trip.
@@ -66,9 +67,10 @@ def _replace_where_hung_up(connection: Any, _: object, __: object) -> None:
 
 
 def _sqlite(url: URL, writes: bool) -> Engine:
+    """Return an engine for SQLite."""
     if not url.database or url.database == ":memory:":
         raise StorageUrlError(
-            "SQLite needs a file: readers and the writer are different connections"
+            "SQLite needs a file: those who read and the one who writes each have a connection"
         )
     engine = create_engine(
         url.set(drivername="sqlite+pysqlite"),
@@ -90,6 +92,7 @@ def _sqlite(url: URL, writes: bool) -> Engine:
 
 
 def _prepare(connection: Any, database: str) -> None:
+    """Set the pragmas of a new connection."""
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
     use_wal(connection, database)
@@ -98,23 +101,28 @@ def _prepare(connection: Any, database: str) -> None:
 
 
 def _refuse_writes(connection: Any, _: object) -> None:
+    """Make a connection read-only."""
     connection.execute("PRAGMA query_only=ON")
 
 
 def _queue_writers(engine: Engine, database: str) -> None:
-    """Take the queue's lock before BEGIN IMMEDIATE; leave it with the connection."""
+    """Serialise writers: lock a queue file before BEGIN IMMEDIATE, release it afterwards."""
 
     def join_queue(_: object, record: Any) -> None:
+        """Open the queue file of a connection."""
         record.info["queue"] = open_queue(database)
 
     def begin(connection: Connection) -> None:
+        """Lock the queue, then begin the transaction."""
         fcntl.flock(connection.info["queue"], fcntl.LOCK_EX)
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     def leave_queue(_: object, record: Any) -> None:
+        """Release the queue of a returned connection."""
         fcntl.flock(record.info["queue"], fcntl.LOCK_UN)
 
     def close_queue(_: object, record: Any) -> None:
+        """Close the queue file of a connection."""
         queue = record.info.pop("queue", None)
         if queue is not None:
             os.close(queue)

@@ -1,4 +1,4 @@
-"""What storage refuses. No message holds a value of a row."""
+"""Errors of storage. No message contains a value of a row."""
 
 import errno
 
@@ -9,7 +9,7 @@ SQLITE_FULL, POSTGRESQL_FULL = 13, "53100"
 
 
 class IngestError(ValueError):
-    """An upload that cannot be taken. Shown to the admin who uploads, and to nobody else.
+    """An upload is invalid. Shown only to the admin who uploads.
 
     code: stable snake_case word. pointer: JSON pointer into the metadata, or "/file".
     problems: every (pointer, message) found, the first one being this error's own; messages hold
@@ -31,7 +31,7 @@ class IngestError(ValueError):
 
 
 class SourceError(RuntimeError):
-    """A source cannot be read. For its admin; it holds no address, credential or value.
+    """A source cannot be read. For its admin; without address, credentials or values.
 
     code: not_offered, source_unavailable, source_changed or stopped. pointer: below the source in
     the request's body. reason: a type of failure for the log, beyond the message.
@@ -46,11 +46,11 @@ class SourceError(RuntimeError):
 
 
 class DatasetFileError(RuntimeError):
-    """An encrypted file is missing, cut, changed, or of another dataset or schema."""
+    """An encrypted file is missing, truncated, modified, or of another dataset or schema."""
 
 
 class StoreError(RuntimeError):
-    """The place of the encrypted files did not do what it was asked.
+    """The store of encrypted files failed.
 
     reason: a type of failure or the store's own code for it; nothing of a file's content.
     """
@@ -61,18 +61,18 @@ class StoreError(RuntimeError):
 
 
 class StoreAwayError(StoreError):
-    """It cannot be reached, is full or refuses us: worth trying again, nothing is half done."""
+    """The store is unreachable, full or refuses access: retry, no partial result exists."""
 
 
 class StoreFullError(StoreAwayError):
-    """There is no room left where files are kept."""
+    """The disk of the store is full."""
 
     def __init__(self) -> None:
         super().__init__("the disk is full")
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether an error of a file or of the database says that a disk is full."""
+    """Return whether an error means that a disk is full."""
     if isinstance(error, DBAPIError):
         code = getattr(error.orig, "sqlite_errorcode", None)
         return code == SQLITE_FULL or getattr(error.orig, "sqlstate", None) == POSTGRESQL_FULL
@@ -80,8 +80,8 @@ def is_full(error: BaseException) -> bool:
 
 
 class FileRefusedError(StoreError):
-    """The place can be reached and does not give one of its files: closed to us, or broken."""
+    """The store is reachable but refuses or cannot deliver one file."""
 
 
 class VersionsKeptError(StoreError):
-    """A file is deleted, but its place keeps older versions that it does not let us delete."""
+    """A file is deleted, but the store keeps older versions that we may not delete."""

@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -29,7 +29,7 @@ from app.storage.rows import DatasetRow
 from app.storage.store import Sink, Source, Store
 from dpmcmc.base.private import Private
 from dpmcmc.inputs.schema import BinaryColumn, Column, NumberColumn, Schema, Table
-from dpmcmc.inputs.streamed import AnyRows, Streamed
+from dpmcmc.inputs.streamed import AnyRows, Elsewhere, Names, Streamed
 
 FORMAT = b"DPMCMC01"
 CHUNK_ROWS = 16384
@@ -46,17 +46,17 @@ Away = Callable[[StoreAwayError, float], None]
 
 
 def _at_once(error: StoreAwayError, _: float) -> None:
-    """Give up where a store is away."""
+    """Raise the error of an unavailable store."""
     raise error
 
 
 def name_of(dataset_id: UUID) -> str:
-    """A dataset's name in its store."""
+    """Return a dataset's file name in the store."""
     return f"{dataset_id}{SUFFIX}"
 
 
 def dtype_of(column: Column) -> np.dtype[np.float64] | np.dtype[np.int32]:
-    """How a column's values are kept."""
+    """Return the array type in which a column is stored."""
     return np.dtype("<f8") if isinstance(column, NumberColumn) else np.dtype("<i4")
 
 
@@ -64,7 +64,7 @@ PRESENT = BinaryColumn(name="in use", categories=("no", "yes"))  # of a person's
 
 
 def layout_of(schema: Schema) -> tuple[Column, ...]:
-    """The columns of a dataset's file: which rows are in use is one more where persons have some.
+    """Return the stored columns; with persons, also which rows are in use.
 
     Its length tells the number of persons alone.
     """
@@ -72,28 +72,32 @@ def layout_of(schema: Schema) -> tuple[Column, ...]:
 
 
 def _row_bytes(columns: Sequence[Column]) -> int:
+    """Return the bytes of one row."""
     return sum(dtype_of(column).itemsize for column in columns)
 
 
 def file_size(columns: Sequence[Column], rows: int) -> int:
-    """Size in bytes of a dataset's file."""
+    """Return the size of a dataset's file in bytes."""
     return len(FORMAT) + rows * _row_bytes(columns) + -(-rows // CHUNK_ROWS) * TAG_BYTES
 
 
 class _Seal:
-    """One file's cipher, bound to its dataset and columns."""
+    """The cipher of one file, bound to its dataset and columns."""
 
     def __init__(self, key: bytes, dataset_id: UUID, columns: Sequence[Column]) -> None:
         self._cipher = AESGCM(key)
         self._subject = FORMAT + dataset_id.bytes + columns_digest(columns)
 
     def _bound(self, number: int, last: bool) -> bytes:
+        """Return the associated data of a chunk."""
         return self._subject + struct.pack("<Q?", number, last)
 
     def lock(self, number: int, last: bool, plain: bytes) -> bytes:
+        """Return an encrypted chunk."""
         return self._cipher.encrypt(number.to_bytes(12), plain, self._bound(number, last))
 
     def unlock(self, number: int, last: bool, hidden: bytes) -> bytes:
+        """Return a decrypted chunk. Raises DatasetFileError."""
         try:
             return self._cipher.decrypt(number.to_bytes(12), hidden, self._bound(number, last))
         except InvalidTag:
@@ -101,7 +105,7 @@ class _Seal:
 
 
 class RowWriter:
-    """Takes batches of any length and writes full chunks; the last one is held until the end."""
+    """Writes batches of any length as full chunks; the last one in `finish`."""
 
     def __init__(self, file: Sink, seal: _Seal, columns: Sequence[Column]) -> None:
         self._file, self._seal = file, seal
@@ -111,7 +115,7 @@ class RowWriter:
         file.write(FORMAT)
 
     def add(self, batch: Sequence[Values]) -> None:
-        """Take one batch: an array per column, all of one length, clamped and coded already."""
+        """Add a batch: an array for each column, of equal length, clamped and coded."""
         at, length = 0, len(batch[0])
         while at < length:
             if self._filled == CHUNK_ROWS:
@@ -124,6 +128,7 @@ class RowWriter:
         self.rows += length
 
     def _flush(self, last: bool) -> None:
+        """Write full chunks, and the rest if `last`."""
         plain = b"".join(buffer[: self._filled].tobytes() for buffer in self._buffers)
         self._file.write(self._seal.lock(self._chunks, last, plain))
         self._chunks, self._filled = self._chunks + 1, 0
@@ -133,83 +138,62 @@ class RowWriter:
         self._flush(last=True)
 
 
-class DatasetFiles:
-    """The encrypted datasets in their store. Hands rows out as Private only.
+@dataclass(frozen=True, slots=True)
+class SealedFile:
+    """A dataset's file with its key, for the duration of a job."""
 
-    All of it raises StoreAwayError where the store cannot be reached.
-    """
+    dataset_id: UUID
+    schema: Schema
+    key: bytes = field(repr=False)
 
-    def __init__(self, store: Store, master: MasterKey) -> None:
-        self._store, self._master = store, master
+    @property
+    def seal(self) -> _Seal:
+        """Return its cipher."""
+        return _Seal(self.key, self.dataset_id, layout_of(self.schema))
 
-    def new_key(self, dataset_id: UUID) -> tuple[bytes, bytes]:
-        """A random key for a dataset, and the same key wrapped for `DatasetRow.wrapped_key`."""
-        key = AESGCM.generate_key(256)
-        return key, self._master.wrap(key, dataset_id)
 
-    @contextmanager
-    def write(self, dataset_id: UUID, key: bytes, columns: Sequence[Column]) -> Iterator[RowWriter]:
-        """Write a dataset's file: once the block is left the store has all of it, or nothing."""
-        with self._store.write(name_of(dataset_id)) as file:
-            writer = RowWriter(file, _Seal(key, dataset_id, columns), columns)
-            yield writer
-            writer.finish()
+class RowReader:
+    """Reads encrypted files of a store, given their keys."""
 
-    def opens(self, wrapped_key: bytes, dataset_id: UUID) -> bool:
-        """Whether this master key wrapped a dataset's key."""
-        try:
-            self._master.unwrap(wrapped_key, dataset_id)
-        except KeyFileError:
-            return False
-        return True
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
-    def load(
-        self, row: DatasetRow, holders: Sequence[DatasetRow] = (), away: Away = _at_once
-    ) -> Private[AnyRows]:
-        """Return a dataset's rows: a table of all columns, or, if large, what reads its files.
-
-        Large ones are read anew at each pass, a chunk at a time: only their heads are looked at
-        here, and what is wrong with a chunk is raised where it is read. Whoever sums over rows
-        has read the last chunk of a pass before any noise is drawn.
-        holders: of a pooled dataset, those whose files hold its rows, in their order. away: what to
-        do while the store cannot be reached, see Away.
-        Raises DatasetFileError (destroyed, missing or tampered with) and KeyFileError.
-        """
-        schema = schema_of(row)
-        if tuple(holder.rows for holder in holders) != schema.holders:
-            raise DatasetFileError("these are not the holders of the dataset's rows")
-        files = [self._sealed(holder) for holder in holders or (row,)]
-        for file in files:
-            with self._open(file.row) as opened:
-                _check_head(opened, file.schema)
-        source = Streamed(schema, partial(self._tables, files, away))
-        if file_size(layout_of(schema), schema.rows) > LARGEST_HELD:
-            return Private(source, subject=str(row.id))
-        names = [column.name for column in schema.columns]
-        return Private(source.whole(names), subject=str(row.id))
-
-    def _sealed(self, row: DatasetRow) -> "_SealedFile":
-        """Return a dataset's file with its key. Raises DatasetFileError and KeyFileError."""
-        if row.wrapped_key is None:
-            raise DatasetFileError("the dataset's rows are destroyed")
-        schema = schema_of(row)
-        seal = _Seal(self._master.unwrap(row.wrapped_key, row.id), row.id, layout_of(schema))
-        return _SealedFile(row, schema, seal)
-
-    def _tables(
-        self, files: Sequence["_SealedFile"], away: Away, names: Sequence[str]
+    def tables(
+        self,
+        files: Sequence[SealedFile],
+        away: Away,
+        names: Sequence[str],
+        first: int = 0,
+        stop: int | None = None,
     ) -> Iterator[Table]:
-        """Yield the rows of files in order, in tables of these columns. One pass."""
-        for file in files:
-            for number, plain in enumerate(self._patiently(file, away)):
-                yield _table_of(plain, _rows_of(number, file.schema), file.schema, names)
+        """Yield rows of files in order, as tables of these columns. One pass.
 
-    def _patiently(self, file: "_SealedFile", away: Away) -> Iterator[bytes]:
-        """Yield the plain content of a file's chunks. Goes on where it was once a store is back."""
+        first, stop: of all of their rows, those that are read; all of them without.
+        """
+        for file in files:
+            rows = file.schema.rows
+            low, high = max(first, 0), rows if stop is None else min(stop, rows)
+            if low < high:
+                yield from self._between(file, away, names, low, high)
+            first, stop = first - rows, None if stop is None else stop - rows
+
+    def _between(
+        self, file: SealedFile, away: Away, names: Sequence[str], first: int, stop: int
+    ) -> Iterator[Table]:
+        """Yield rows of a file, chunk by chunk."""
+        chunks = range(first // CHUNK_ROWS, -(-stop // CHUNK_ROWS))
+        for number, plain in zip(chunks, self._patiently(file, away, chunks), strict=True):
+            rows, at = _rows_of(number, file.schema), number * CHUNK_ROWS
+            table = _table_of(plain, rows, file.schema, names)
+            low, high = max(first - at, 0), min(stop - at, rows)
+            yield table if high - low == rows else table.between(low, high)
+
+    def _patiently(self, file: SealedFile, away: Away, chunks: range) -> Iterator[bytes]:
+        """Yield decrypted chunks, resuming once an unavailable store is back."""
         done, since = 0, 0.0
         while True:
             try:
-                for plain in self._from(file, done):
+                for plain in self._from(file, chunks[done:]):
                     done += 1
                     since = 0.0
                     yield plain
@@ -218,26 +202,101 @@ class DatasetFiles:
                 since = since or time.monotonic()
                 away(error, since)
 
-    def _from(self, file: "_SealedFile", first: int) -> Iterator[bytes]:
-        """Yield the plain content of a file's chunks from one of them on."""
-        with self._open(file.row, _start_of(first, file.schema) if first else 0) as opened:
+    def _from(self, file: SealedFile, chunks: range) -> Iterator[bytes]:
+        """Yield decrypted chunks of a file."""
+        first = chunks.start
+        with self.open(file.dataset_id, _start_of(first, file.schema) if first else 0) as opened:
             if not first:
-                _check_head(opened, file.schema)
-            yield from _chunks(opened, file.seal, file.schema, first)
+                check_head(opened, file.schema)
+            yield from islice(_chunks(opened, file.seal, file.schema, first), len(chunks))
 
     @contextmanager
-    def _open(self, row: DatasetRow, start: int = 0) -> Iterator[Source]:
-        """A dataset's file from a byte on. Raises DatasetFileError."""
+    def open(self, dataset_id: UUID, start: int = 0) -> Iterator[Source]:
+        """Open a dataset's file at a byte offset. Raises DatasetFileError."""
         try:
-            with self._store.read(name_of(row.id), start) as file:
+            with self._store.read(name_of(dataset_id), start) as file:
                 yield file
         except FileNotFoundError:
             raise DatasetFileError("the dataset's file is missing") from None
         except FileRefusedError:
             raise DatasetFileError("the dataset's file cannot be read") from None
 
+
+# (files, what reads their rows from one up to another) -> what sums elsewhere
+Spread = Callable[[Sequence[SealedFile], Callable[[Names, int, int], Iterator[Table]]], Elsewhere]
+
+
+class DatasetFiles:
+    """The encrypted datasets in their store. Rows are returned as Private only.
+
+    All of it raises StoreAwayError where the store cannot be reached.
+    """
+
+    def __init__(self, store: Store, master: MasterKey) -> None:
+        self._store, self._master, self._reader = store, master, RowReader(store)
+
+    def new_key(self, dataset_id: UUID) -> tuple[bytes, bytes]:
+        """Return a random key for a dataset, plain and wrapped by the master key."""
+        key = AESGCM.generate_key(256)
+        return key, self._master.wrap(key, dataset_id)
+
+    @contextmanager
+    def write(self, dataset_id: UUID, key: bytes, columns: Sequence[Column]) -> Iterator[RowWriter]:
+        """Write a dataset's file, complete at the end of the block or absent."""
+        with self._store.write(name_of(dataset_id)) as file:
+            writer = RowWriter(file, _Seal(key, dataset_id, columns), columns)
+            yield writer
+            writer.finish()
+
+    def opens(self, wrapped_key: bytes, dataset_id: UUID) -> bool:
+        """Return whether this master key wrapped a dataset's key."""
+        try:
+            self._master.unwrap(wrapped_key, dataset_id)
+        except KeyFileError:
+            return False
+        return True
+
+    def load(
+        self,
+        row: DatasetRow,
+        holders: Sequence[DatasetRow] = (),
+        away: Away = _at_once,
+        spread: Spread | None = None,
+    ) -> Private[AnyRows]:
+        """Return a dataset's rows: as a table, or as a stream of its files if large.
+
+        Large ones are read anew at each pass, a chunk at a time: only their heads are looked at
+        here, and what is wrong with a chunk is raised where it is read. Whoever sums over rows
+        has read the last chunk of a pass before any noise is drawn.
+        holders: of a pooled dataset, those whose files hold its rows, in their order. away: what to
+        do while the store cannot be reached, see Away. spread: what sums large ones elsewhere, for
+        the event that is paid for; None: this process does.
+        Raises DatasetFileError (destroyed, missing or tampered with) and KeyFileError.
+        """
+        schema = schema_of(row)
+        if tuple(holder.rows for holder in holders) != schema.holders:
+            raise DatasetFileError("these are not the holders of the dataset's rows")
+        files = [self._sealed(holder) for holder in holders or (row,)]
+        for file in files:
+            with self._reader.open(file.dataset_id) as opened:
+                check_head(opened, file.schema)
+        read = partial(self._reader.tables, files, away)
+        if file_size(layout_of(schema), schema.rows) > LARGEST_HELD:
+            elsewhere = None if spread is None else spread(files, read)
+            return Private(Streamed(schema, read, elsewhere), subject=str(row.id))
+        source = Streamed(schema, read)
+        names = [column.name for column in schema.columns]
+        return Private(source.whole(names), subject=str(row.id))
+
+    def _sealed(self, row: DatasetRow) -> SealedFile:
+        """Return a dataset's file with its key. Raises DatasetFileError and KeyFileError."""
+        if row.wrapped_key is None:
+            raise DatasetFileError("the dataset's rows are destroyed")
+        key = self._master.unwrap(row.wrapped_key, row.id)
+        return SealedFile(row.id, schema_of(row), key)
+
     def examine(self, row: DatasetRow, holders: Sequence[DatasetRow] = ()) -> None:
-        """Check whether `load` would succeed, without keeping anything that was read.
+        """Check that `load` would succeed, without keeping any rows.
 
         Length, head, first and last seal; every seal of a file that is read in a moment.
         Raises as `load` does.
@@ -245,22 +304,23 @@ class DatasetFiles:
         for holder in holders or (row,):
             self._examine(self._sealed(holder))
 
-    def _examine(self, sealed: "_SealedFile") -> None:
-        row, schema, seal = sealed.row, sealed.schema, sealed.seal
+    def _examine(self, sealed: SealedFile) -> None:
+        """Check that every chunk of a file decrypts."""
+        own, schema, seal = sealed.dataset_id, sealed.schema, sealed.seal
         last = _num_chunks(schema) - 1
-        with self._open(row) as file:
-            _check_head(file, schema)
+        with self._reader.open(own) as file:
+            check_head(file, schema)
             every = last == 0 or file.size <= self._store.cheap_bytes
             chunks = _chunks(file, seal, schema)
             for _ in chunks if every else islice(chunks, 1):
                 pass
         if not every:
-            with self._open(row, _start_of(last, schema)) as file:
+            with self._reader.open(own, _start_of(last, schema)) as file:
                 for _ in _chunks(file, seal, schema, last):
                     pass
 
     def mark(self, installation: UUID) -> None:
-        """Leave a mark in the store by which every process of an installation knows it."""
+        """Write a marker of the installation into the store."""
         try:
             with self._store.write(f"{MARK}{installation}") as file:
                 file.write(FORMAT)
@@ -268,7 +328,7 @@ class DatasetFiles:
             return
 
     def is_marked(self, installation: UUID) -> bool:
-        """Whether the store is the one in which the installation keeps its rows."""
+        """Return whether the store has the installation's marker."""
         try:
             with self._store.read(f"{MARK}{installation}"):
                 return True
@@ -276,14 +336,14 @@ class DatasetFiles:
             return False
 
     def destroy(self, dataset_id: UUID) -> None:
-        """Delete a dataset's file; the caller deletes the wrapped key first. Idempotent.
+        """Delete a dataset's file, after its wrapped key. Idempotent.
 
         Raises VersionsKeptError where the store keeps copies, unreadable without their key.
         """
         self._store.delete(name_of(dataset_id))
 
     def sweep(self, known: set[UUID], *, older_than: float) -> int:
-        """Delete what crashes left: unfinished files, and files whose dataset was never recorded.
+        """Delete unfinished files and files of unknown datasets; return their number.
 
         known: ids of all datasets that hold rows. older_than: Unix time; what is younger may still
         be on its way to being recorded. Returns how many were deleted.
@@ -291,21 +351,12 @@ class DatasetFiles:
         return self._store.sweep({name_of(dataset_id) for dataset_id in known}, SUFFIX, older_than)
 
     def check(self) -> None:
-        """Look, within a few seconds, whether the store can be used."""
+        """Check within seconds that the store is usable."""
         self._store.check()
 
 
-@dataclass(frozen=True, slots=True)
-class _SealedFile:
-    """A dataset's file, and its cipher for as long as a job has it."""
-
-    row: DatasetRow
-    schema: Schema
-    seal: _Seal
-
-
 def _table_of(plain: bytes, rows: int, schema: Schema, names: Sequence[str]) -> Table:
-    """Return these columns of the rows of a chunk, without copying them."""
+    """Return these columns of a decrypted chunk, without copying."""
     columns: dict[str, Any] = {}
     present, offset = None, 0
     for column in layout_of(schema):
@@ -319,20 +370,22 @@ def _table_of(plain: bytes, rows: int, schema: Schema, names: Sequence[str]) -> 
 
 
 def _start_of(number: int, schema: Schema) -> int:
-    """Return where a chunk begins in its file."""
+    """Return a chunk's byte offset in its file."""
     return len(FORMAT) + number * (CHUNK_ROWS * _row_bytes(layout_of(schema)) + TAG_BYTES)
 
 
 def _num_chunks(schema: Schema) -> int:
+    """Return the number of chunks of a dataset."""
     return -(-schema.rows // CHUNK_ROWS)
 
 
 def _rows_of(number: int, schema: Schema) -> int:
-    """How many rows a chunk holds."""
+    """Return the number of rows in a chunk."""
     return min(CHUNK_ROWS, schema.rows - number * CHUNK_ROWS)
 
 
-def _check_head(file: Source, schema: Schema) -> None:
+def check_head(file: Source, schema: Schema) -> None:
+    """Raise DatasetFileError where a file's length or header does not fit the schema."""
     if file.size != file_size(layout_of(schema), schema.rows):
         raise DatasetFileError("the dataset's file is shorter or longer than its record")
     if file.read(len(FORMAT)) != FORMAT:
@@ -340,7 +393,7 @@ def _check_head(file: Source, schema: Schema) -> None:
 
 
 def _chunks(file: Source, seal: _Seal, schema: Schema, first: int = 0) -> Iterator[bytes]:
-    """The plain content of the chunks from one of them on. Raises DatasetFileError."""
+    """Yield decrypted chunks from number `first` on. Raises DatasetFileError."""
     width, chunks = _row_bytes(layout_of(schema)), _num_chunks(schema)
     for number in range(first, chunks):
         hidden = file.read(_rows_of(number, schema) * width + TAG_BYTES)

@@ -1,4 +1,4 @@
-"""Keyed fingerprints of uploads: that the same rows come back is noticed, in any order.
+"""Keyed fingerprints of uploads, which detect equal rows in any order.
 
 Every value is turned into 64 bits by AES under a key of this installation; a row is the sum of its
 values' bits, turned once more: neither the order nor the names of columns matter, nor how a number
@@ -89,7 +89,7 @@ Counts = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """How two uploads are alike. kind: same_rows, rows, columns or persons. share: of the smaller.
+    """The similarity of two uploads. share: of the smaller one's rows, columns or persons.
 
     sure: no accident, as the module says. persons: how many are in both, for an admin alone.
     """
@@ -101,13 +101,13 @@ class Likeness:
 
     @property
     def strength(self) -> tuple[bool, bool, bool, float]:
-        """What likenesses are sorted by: the larger, the more alike two tables are."""
+        """Return the sort key of similarities: larger means more similar."""
         return self.sure, self.kind == "same_rows", self.kind == "rows", self.share
 
 
 @dataclass(frozen=True, slots=True)
 class Print:
-    """Of one upload's values, or of its rounded values.
+    """The fingerprint of one upload's values, exact or rounded.
 
     sample, counts: the KEPT smallest rows. columns: a sum each, 0 for one that tells nothing.
     distinct: about how many values each column has, or might have; 0: not known. evidence: how
@@ -123,7 +123,7 @@ class Print:
     evidence: Bits
 
     def to_bytes(self) -> bytes:
-        """As stored; its length follows from the number of columns."""
+        """Return the stored form, whose length depends on the number of columns."""
         head = HEAD.pack(MAGIC, self.rows, *self.total, len(self.columns))
         sample, counts = np.full(KEPT, NOTHING), np.zeros(KEPT, np.uint64)
         sample[: len(self.sample)], counts[: len(self.counts)] = self.sample, self.counts
@@ -132,13 +132,13 @@ class Print:
 
     @property
     def full(self) -> bool:
-        """Whether the sample leaves rows out."""
+        """Return whether the sample is full, so that it omits rows."""
         return len(self.sample) == KEPT
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Of one upload. coarse: of its rounded values; None in one of an earlier version.
+    """The fingerprint of one upload. coarse: of rounded values; None in old versions.
 
     persons: their digests in increasing order; none where rows are protected.
     """
@@ -148,7 +148,7 @@ class Fingerprint:
     persons: Bits = field(default_factory=lambda: np.empty(0, np.uint64), repr=False)
 
     def to_bytes(self) -> bytes:
-        """As stored; its length follows from the numbers of columns and of persons."""
+        """Return the stored form, whose length depends on numbers of columns and persons."""
         made = self.exact.to_bytes() + (b"" if self.coarse is None else self.coarse.to_bytes())
         if len(self.persons) == 0:
             return made
@@ -157,7 +157,7 @@ class Fingerprint:
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> "Fingerprint":
-        """What `to_bytes` wrote, or what the version before it did."""
+        """Return the fingerprint that this or the preceding version stored."""
         if stored[: len(BEFORE)] == BEFORE:
             return cls(_print_of(stored, 1), None)
         length = _length(HEAD.unpack_from(stored)[-1])
@@ -172,12 +172,12 @@ class Fingerprint:
 
 
 def _length(columns: int) -> int:
-    """Of a print, in bytes."""
+    """Return the length of a stored Print in bytes."""
     return HEAD.size + 8 * (2 * KEPT + 3 * columns)
 
 
 def _print_of(stored: bytes, parts: int) -> Print:
-    """parts: how many numbers there are for each column."""
+    """Return a stored Print. parts: numbers stored for each column."""
     _, rows, high, low, columns = HEAD.unpack_from(stored)
     numbers = np.frombuffer(stored, "<u8", offset=HEAD.size).astype(np.uint64)
     sample, counts, by_column = np.split(numbers, [KEPT, 2 * KEPT])
@@ -189,7 +189,7 @@ def _print_of(stored: bytes, parts: int) -> Print:
 
 
 def likeness(one: Fingerprint, other: Fingerprint) -> Likeness | None:
-    """How alike two uploads are; None where they are not, or nobody can tell."""
+    """Return the similarity of two uploads; None where they are not or cannot be compared."""
     likenesses = [_alike(one.exact, other.exact)]
     if one.coarse is not None and other.coarse is not None:
         likenesses.append(_alike(one.coarse, other.coarse))
@@ -204,6 +204,7 @@ def likeness(one: Fingerprint, other: Fingerprint) -> Likeness | None:
 
 
 def _alike(one: Print, other: Print) -> Likeness | None:
+    """Return the similarity of two prints, or None."""
     if _proportional(one, other):
         sure = _may_prove(one, other) and _surprise(one.counts) >= SURE_BITS
         if sure or one.rows == other.rows:
@@ -212,19 +213,19 @@ def _alike(one: Print, other: Print) -> Likeness | None:
 
 
 def _proportional(one: Print, other: Print) -> bool:
-    """Whether the tables have the same rows, every one of them equally more often."""
+    """Return whether one table repeats all rows of the other equally often."""
     mine = np.array(one.total, np.uint64) * np.uint64(other.rows)
     theirs = np.array(other.total, np.uint64) * np.uint64(one.rows)
     return bool((mine == theirs).all())
 
 
 def _may_prove(one: Print, other: Print) -> bool:
-    """Whether the tables have more than a design has."""
+    """Return whether the tables have more distinct rows than a designed experiment."""
     return bool((one.evidence > 0).any() or (other.evidence > 0).any())
 
 
 def _surprise(counts: Counts) -> float:
-    """In bits: at most 2^-this is the probability of these counts under independence."""
+    """Return -log2 of the largest probability of these counts under independence."""
     divisor = math.gcd(*map(int, counts))
     least = [int(count) // divisor for count in counts]
     whole = sum(least)
@@ -235,7 +236,7 @@ def _surprise(counts: Counts) -> float:
 
 
 def _once(counts: Counts) -> Counts:
-    """The counts before every row was copied: k is their common divisor, but for a few rows."""
+    """Return the counts divided by their common divisor, allowing for a few rows."""
     if len(counts) == 0:
         return counts
     candidates = [math.gcd(*map(int, counts)), *np.unique(counts)[:KEPT_VALUES].tolist()]
@@ -245,7 +246,7 @@ def _once(counts: Counts) -> Counts:
 
 
 def _rows_in_common(one: Print, other: Print) -> Likeness | None:
-    """The share of the smaller table's rows that the larger one has; None where chance explains it.
+    """Return the similarity by common rows; None where chance explains it.
 
     Two samples of one population have about as many rows in common as a table has rows that are
     there more than once.
@@ -274,7 +275,7 @@ def _rows_in_common(one: Print, other: Print) -> Likeness | None:
 
 
 def _density(*prints: Print) -> float:
-    """Of the combinations of the columns' values, the share that the first one's rows are.
+    """Return the share of combinations of column values that occur as rows.
 
     The number of values is taken from the first of them that knows it.
     """
@@ -290,7 +291,7 @@ def _density(*prints: Print) -> float:
 
 
 def _divergence(share: float, chance: float) -> float:
-    """Kullback-Leibler, in nats, of two coins; 0 where the share is no larger than chance."""
+    """Return the Kullback-Leibler divergence in nats of two coins; 0 if share <= chance."""
     if share <= chance:
         return 0.0
     rest = (1 - share) * math.log((1 - share) / (1 - chance)) if share < 1 else 0.0
@@ -298,6 +299,7 @@ def _divergence(share: float, chance: float) -> float:
 
 
 def _columns_in_common(one: Print, other: Print) -> Likeness | None:
+    """Return the similarity by common columns, or None."""
     (mine, known), (theirs, also) = (
         (f.columns * np.uint64(rows), f.evidence)
         for f, rows in ((one, other.rows), (other, one.rows))
@@ -314,14 +316,14 @@ def _columns_in_common(one: Print, other: Print) -> Likeness | None:
 
 
 class _Smallest:
-    """The different bits that are smallest, with how often each was there."""
+    """The smallest distinct hashes, with their counts (a bottom-k sketch)."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.bits, self.counts = np.empty(0, np.uint64), np.empty(0, np.uint64)
 
     def add(self, bits: Bits, counts: Counts | None = None) -> None:
-        """counts: how often each of the bits is there; once, where they are left out."""
+        """Add hashes. counts: of each; 1 where omitted."""
         if len(self.bits) == self._most:
             near = bits <= self.bits[-1]
             bits, counts = bits[near], None if counts is None else counts[near]
@@ -335,14 +337,14 @@ class _Smallest:
 
     @property
     def different(self) -> int:
-        """About how many different bits came."""
+        """Return the estimated number of distinct hashes."""
         if len(self.bits) < self._most:
             return len(self.bits)
         return int((self._most - 1) * 2.0**64 / float(self.bits[-1]))
 
 
 class _Sketched:
-    """What is kept of the bits of rows and columns."""
+    """The sketches of rows and columns."""
 
     def __init__(self, columns: int) -> None:
         self.values = [_Smallest(KEPT_VALUES) for _ in range(columns)]
@@ -353,7 +355,7 @@ class _Sketched:
         self.rows = 0
 
     def printed(self, proving: Bits | None = None) -> Print:
-        """proving: the columns' evidence where the values were not rounded."""
+        """Return the print. proving: evidence by unrounded values, where these are rounded."""
         telling = np.array([len(found.bits) >= TELLING for found in self.values])
         evidence = [
             int(_surprise(found.counts)) if fine or len(np.unique(found.counts)) > 1 else 0
@@ -376,7 +378,7 @@ class _Sketched:
 
 
 class Sketch:
-    """Takes an upload's batches and makes its fingerprint."""
+    """Builds the fingerprint of an upload from its batches."""
 
     def __init__(self, key: bytes, columns: Sequence[Column]) -> None:
         # one block at a time and no mode: a keyed function of 16 bytes, nothing is encrypted
@@ -388,27 +390,29 @@ class Sketch:
         self._exact, self._coarse = _Sketched(len(columns)), _Sketched(len(columns))
 
     def _table(self, column: Any) -> Bits:
-        """The bits of every declared category, and of no value; of a number, the number's."""
+        """Return the hashes of every category, and of a missing value."""
         return np.array([self._text(value) for value in (*column.categories, "")], np.uint64)
 
     def _text(self, value: str) -> int:
+        """Return the keyed hash of a text; of a number's text, that of the number."""
         try:
             return int(self._numbers(np.array([float(value)]))[0])
         except ValueError:
             return int.from_bytes(hmac.digest(self._texts, value.encode(), "sha256")[:8])
 
     def _turn(self, bits: Bits, what: int) -> Bits:
-        """(n, 2) bits for n numbers and what they are."""
+        """Return hashes (n, 2) of n numbers under a label."""
         blocks = np.empty((len(bits), 2), "<u8")
         blocks[:, 0], blocks[:, 1] = bits, what
         made = self._cipher.encryptor().update(blocks.tobytes())
         return np.frombuffer(made, "<u8").reshape(-1, 2).astype(np.uint64, copy=False)
 
     def _numbers(self, values: NDArray[np.float64]) -> Bits:
+        """Return the hashes of numbers."""
         return self._turn((values + 0.0).view(np.uint64), VALUE)[:, 0]  # minus zero is zero
 
     def add(self, batch: Sequence[NDArray[Any]]) -> None:
-        """Take a batch: numbers before they are clamped, codes of categories."""
+        """Add a batch: unclamped numbers, and codes of categories."""
         self._add(self._exact, batch)
         numbers = [
             _rounded(values) if codes is None else values
@@ -417,6 +421,7 @@ class Sketch:
         self._add(self._coarse, numbers)
 
     def _add(self, sketched: _Sketched, batch: Sequence[NDArray[Any]]) -> None:
+        """Add a batch to the sketches of exact or rounded values."""
         row = np.zeros(len(batch[0]), np.uint64)
         for at, (values, codes) in enumerate(zip(batch, self._codes, strict=True)):
             if codes is None:
@@ -436,17 +441,17 @@ class Sketch:
         sketched.rows += len(row)
 
     def add_persons(self, digests: NDArray[np.uint8]) -> None:
-        """Take every person once: (persons, 16), digests under `person_key`."""
+        """Add all persons, once: digests (persons, 16) under `person_key`."""
         self._persons = np.sort(np.ascontiguousarray(digests[:, :8]).view("<u8").ravel())
 
     def fingerprint(self) -> Fingerprint:
-        """Return the fingerprint of all rows that were added."""
+        """Return the fingerprint of all added rows."""
         exact = self._exact.printed()
         return Fingerprint(exact, self._coarse.printed(exact.evidence), self._persons)
 
 
 def _rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """To COARSE_BITS significant bits."""
+    """Return values rounded to COARSE_BITS significant bits."""
     part, exponent = np.frexp(values)
     near: NDArray[np.float64] = np.rint(part * 2.0**COARSE_BITS)
     rounded: NDArray[np.float64] = np.ldexp(near, exponent - COARSE_BITS)
@@ -454,14 +459,14 @@ def _rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _has_many_decimals(values: NDArray[np.float64]) -> bool:
-    """Whether one of them is no multiple of 1/1000, to within how doubles are rounded."""
+    """Return whether some value is not a multiple of 1/1000, up to rounding."""
     thousandths = values * 1000.0
     off = np.abs(thousandths - np.rint(thousandths))
     return bool((off > 1e-6 * np.maximum(1.0, np.abs(values))).any())
 
 
 class Fingerprints:
-    """Makes sketches under the installation's key, and seals fingerprints for the database."""
+    """Creates sketches and encrypts fingerprints under the installation's keys."""
 
     __slots__ = ("__seal", "__sketch")
 
@@ -469,16 +474,16 @@ class Fingerprints:
         self.__sketch, self.__seal = sketch, AESGCM(seal)
 
     def start(self, columns: Sequence[Column]) -> Sketch:
-        """A sketch of an upload that begins."""
+        """Return an empty sketch for an upload."""
         return Sketch(self.__sketch, columns)
 
     def seal(self, dataset_id: UUID, made: Fingerprint) -> bytes:
-        """Encrypted and bound to the dataset."""
+        """Return a fingerprint encrypted and bound to the dataset."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         return nonce + self.__seal.encrypt(nonce, made.to_bytes(), dataset_id.bytes)
 
     def open(self, dataset_id: UUID, sealed: bytes) -> Fingerprint:
-        """What `seal` hid. Raises KeyFileError where another master key sealed it."""
+        """Return a decrypted fingerprint. Raises KeyFileError under another master key."""
         nonce, hidden = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
         try:
             return Fingerprint.from_bytes(self.__seal.decrypt(nonce, hidden, dataset_id.bytes))

@@ -1,4 +1,4 @@
-"""From uploaded CSV or Parquet, or a source, to an encrypted file, in bounded memory, strictly.
+"""Ingestion: CSV, Parquet or source to an encrypted file, strictly and in bounded memory.
 
 What cannot be taken is refused with counts per declared column, never with a value: a missing
 value, a category that was not declared, something that is no number, a wrong, missing or repeated
@@ -63,7 +63,7 @@ MOST_NAMES = 2**14  # whose digests are kept at hand
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A dataset encrypted on the disk, not recorded yet. wrapped_key: for its DatasetRow."""
+    """An encrypted dataset without a record yet. wrapped_key: for its DatasetRow."""
 
     rows: int
     wrapped_key: bytes
@@ -71,7 +71,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class StoredUnits(Stored):
-    """A dataset of persons with several rows. rows: slots, max_rows of each person.
+    """An encrypted dataset of persons with several rows. rows: max_rows slots a person.
 
     cut_units: persons of whom not all rows are kept, dropped_rows of them together; for the admin.
     """
@@ -82,7 +82,7 @@ class StoredUnits(Stored):
 
 @dataclass(slots=True)
 class _Faults:
-    """Counts per column of what is wrong."""
+    """Counts of invalid values, by column."""
 
     columns: Sequence[Column | UnitColumn]
     missing: NDArray[np.int64]
@@ -91,7 +91,7 @@ class _Faults:
     dates: NDArray[np.int64]
 
     def raise_any(self) -> None:
-        """Raise IngestError naming every column that has a fault."""
+        """Raise IngestError naming every column with invalid values."""
         problems: list[tuple[str, str, str]] = []
         for at, column in enumerate(self.columns):
             pointer = f"/columns/{at}"
@@ -132,7 +132,7 @@ def ingest(
     sketch: Sketch | None = None,
     reading: Reading | None = None,
 ) -> Stored:
-    """Parse, clamp and encrypt an upload under a new key. Nothing stays on the disk on an error.
+    """Parse, clamp and encrypt an upload under a new key. Leaves no file on errors.
 
     source: binary stream, read once (CSV) or seekable (Parquet), or a snapshot. columns: parsed
     promises. sketch: is shown the rows before they are clamped.
@@ -158,7 +158,7 @@ def ingest_apart(
     sketches: Sequence[Sketch],
     reading: Reading,
 ) -> list[Stored]:
-    """Ingest an upload into one file for each data holder, whom a further column names.
+    """Ingest an upload as one file for each data holder named in a further column.
 
     dataset_ids, sketches: one for each category of holder, which is not stored. Nothing stays on
     the disk on an error. Raises IngestError, also where a holder has no rows.
@@ -192,7 +192,7 @@ def ingest_by_unit(
     reading: Reading,
     holder: CategoryColumn | None = None,
 ) -> list[StoredUnits]:
-    """Ingest an upload with the rows of each unit together, at most max_rows of each.
+    """Ingest an upload with rows grouped by unit, at most max_rows of each.
 
     The unit's column, of words or numbers, is not stored: its digests are kept in the fingerprint.
     Which rows are kept follows from the dataset's key. Whole in memory, as a unit's rows may lie
@@ -234,6 +234,7 @@ def ingest_by_unit(
 
 
 def _no_rows(holder: int) -> IngestError:
+    """Return the error of a holder without rows."""
     return IngestError("no_rows", f"/holders/names/{holder}", "this holder has no rows")
 
 
@@ -247,7 +248,7 @@ def _stored_units(
     whole: Sequence[Values],
     digests: NDArray[np.uint8],
 ) -> StoredUnits:
-    """Encrypt clamped rows (columns,) of units (rows, 16) under a new key. Raises IngestError."""
+    """Encrypt clamped rows grouped by units under a new key. Raises IngestError."""
     own_key, wrapped = files.new_key(dataset_id)
     whose = owners(digests)
     places = len(whose.digests) * unit.max_rows
@@ -274,7 +275,7 @@ def _stored_units(
 
 
 def _check_room(columns: Sequence[Column], rows: int, slots: int, limits: Limits) -> None:
-    """Refuse a table that takes more memory than it may, before it does. Raises IngestError."""
+    """Refuse a table over the memory limit, before allocating it. Raises IngestError."""
     values = sum(8 if isinstance(column, NumberColumn) else 4 for column in columns)
     if rows * (values + GROUPING_BYTES) + slots * SLOT_BYTES > limits.unit_bytes:
         message = f"over {limits.unit_bytes} bytes in memory, where rows are grouped by person"
@@ -282,15 +283,14 @@ def _check_room(columns: Sequence[Column], rows: int, slots: int, limits: Limits
 
 
 def _joined(parts: list[Any]) -> NDArray[Any]:
-    """One array of several, which are let go."""
+    """Return the concatenation, freeing the parts."""
     whole = np.concatenate(parts)
     parts.clear()
     return whole
 
 
 def _digests(units: pa.Array, names: dict[str, bytes], key: bytes) -> NDArray[np.uint8]:
-    """Digests (rows, 16) of the rows' units. names: digests that are known, at most MOST_NAMES and
-    those of a batch."""
+    """Return digests (rows, 16) of the rows' units. names: cache of known digests."""
     if len(names) > MOST_NAMES:
         names.clear()
     coded = units if pa.types.is_dictionary(units.type) else units.dictionary_encode()
@@ -309,7 +309,7 @@ def _batches(
     limits: Limits,
     reading: Reading,
 ) -> Iterator[list[Values]]:
-    """Yield values by column, not clamped, as long as nothing was wrong. Raises IngestError."""
+    """Yield unclamped values by column, until something is invalid. Raises IngestError."""
     if isinstance(source, Snapshot):
         batches = source.batches(columns, limits, reading)
     else:
@@ -331,7 +331,7 @@ def _batches(
 def _convert(
     batch: pa.RecordBatch, columns: Sequence[Column | UnitColumn], faults: _Faults
 ) -> list[Values] | None:
-    """The batch's values by column, not clamped, or None once anything was wrong anywhere."""
+    """Return a batch's unclamped values by column; None once something is invalid."""
     values: list[Any] = []
     for at, (column, array) in enumerate(zip(columns, batch.columns, strict=True)):
         if isinstance(column, UnitColumn):
@@ -360,7 +360,7 @@ def _convert(
 
 
 def _nameless(array: pa.Array) -> int:
-    """How many rows do not say whose they are."""
+    """Return the number of rows without a person's name."""
     coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     blank = [at for at, word in enumerate(coded.dictionary.to_pylist()) if not str(word).strip()]
     indices, there = coded.indices.drop_null(), len(array) - coded.null_count
@@ -369,6 +369,7 @@ def _nameless(array: pa.Array) -> int:
 
 
 def _clamped(values: Sequence[Values], columns: Sequence[Column]) -> list[Values]:
+    """Return the values clamped to the columns' bounds."""
     return [
         column.clamped(numbers.astype(np.float64, copy=False))
         if isinstance(column, NumberColumn)
@@ -378,7 +379,7 @@ def _clamped(values: Sequence[Values], columns: Sequence[Column]) -> list[Values
 
 
 def _numbers(array: pa.Array, *, nan: bool) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
-    """(n,) doubles, which were missing, and how many were no finite number.
+    """Return doubles (n,), which are missing, and the number of invalid ones.
 
     nan: whether what is not a number is missing as well, such as NaN in a float column.
     """
@@ -402,7 +403,7 @@ def _numbers(array: pa.Array, *, nan: bool) -> tuple[NDArray[np.float64], NDArra
 def _days(
     array: pa.Array, column: DateColumn
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
-    """(n,) days from the column's origin, which were missing, and how many were no dates."""
+    """Return days (n,) from the origin, which are missing, and the number of invalid ones."""
     if pa.types.is_temporal(array.type):
         none = _truths(pc.is_null(array))
         if pa.types.is_timestamp(array.type) and array.type.tz is not None:
@@ -421,17 +422,17 @@ def _days(
 
 
 def _truths(array: pa.Array) -> NDArray[np.bool_]:
-    """Truth values, of which none is null."""
+    """Return truth values of an array without nulls."""
     return _raw(array.cast(pa.uint8()), np.dtype(np.uint8)).astype(np.bool_)
 
 
 def _true_or_null(array: pa.Array) -> NDArray[np.bool_]:
-    """Which truth values are true or null. `fill_null` would import pandas."""
+    """Return which values are true or null, without importing pandas."""
     return _truths(array) | _truths(pc.is_null(array))
 
 
 def _are_dates(array: pa.Array) -> bool:
-    """Whether the first texts that are no numbers look like dates or times."""
+    """Return whether the first texts that are no numbers look like dates or times."""
     if not pa.types.is_string(array.type):
         return False
     words = (word for word in array.to_pylist() if word and not _is_decimal(word))
@@ -439,16 +440,17 @@ def _are_dates(array: pa.Array) -> bool:
 
 
 def _is_decimal(word: str) -> bool:
+    """Return whether a text is a decimal number."""
     return re.fullmatch(DECIMAL, word, re.ASCII) is not None
 
 
 def _raw(array: pa.Array, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The array's memory, anything where it is null. `to_numpy` would import pandas."""
+    """Return the array's memory, arbitrary at nulls, without importing pandas."""
     return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
 
 
 def _parsed(array: pa.Array) -> pa.Array:
-    """Text as doubles; what is no number becomes null. Decimal notation only, no white space."""
+    """Return texts as doubles, null for what is not in strict decimal notation."""
     try:
         return array.cast(pa.float64())
     except pa.ArrowInvalid:
@@ -463,7 +465,7 @@ _EMPTY = texts([""])
 def _codes(
     array: pa.Array, column: CategoryColumn | BinaryColumn
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_], int]:
-    """(n,) codes, which were missing (null or empty), and how many were not declared."""
+    """Return codes (n,), which are missing, and the number of undeclared ones."""
     categories = column.categories
     coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     words = coded.dictionary
@@ -484,5 +486,5 @@ def _codes(
 
 
 def _as_truth(categories: Sequence[str]) -> list[str]:
-    """Categories in Arrow's words for truth values, where they are words or numbers for such."""
+    """Return categories as Arrow's words for truth values, where they mean such."""
     return [TRUTH.get(category.lower(), category) for category in categories]

@@ -19,11 +19,11 @@ NONCE_BYTES = 12
 
 
 class KeyFileError(RuntimeError):
-    """The master key file does not hold a key, or a wrapped key is not this master key's."""
+    """The master key file is invalid, or another master key wrapped a key."""
 
 
 class MasterKey:
-    """256 secret bits. Shows nothing of itself; gives out derived keys, one per purpose.
+    """A secret of 256 bits that is never shown; derives one key for each purpose.
 
     kept: derived keys of an earlier master key that a rotation carried on, by purpose.
     """
@@ -37,7 +37,7 @@ class MasterKey:
         self.__secret, self.__kept = secret, kept
 
     def derive(self, purpose: str) -> bytes:
-        """A 256 bit key for one purpose (HKDF-SHA256): learning one tells nothing of another."""
+        """Return a derived 256-bit key for one purpose (HKDF-SHA256)."""
         if purpose in self.__kept:
             return self.__kept[purpose]
         return HKDF(SHA256(), KEY_BYTES, salt=None, info=f"dpmcmc {purpose}".encode()).derive(
@@ -45,12 +45,12 @@ class MasterKey:
         )
 
     def wrap(self, key: bytes, dataset_id: UUID) -> bytes:
-        """A dataset's key, encrypted and bound to the dataset (AES-256-GCM, random nonce)."""
+        """Return a dataset's key, encrypted and bound to the dataset (AES-256-GCM)."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         return nonce + self._wrapper().encrypt(nonce, key, dataset_id.bytes)
 
     def unwrap(self, wrapped: bytes, dataset_id: UUID) -> bytes:
-        """The key that `wrap` hid. Raises KeyFileError for another master key or dataset."""
+        """Return an unwrapped key. Raises KeyFileError for another master key or dataset."""
         nonce, hidden = wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:]
         try:
             return self._wrapper().decrypt(nonce, hidden, dataset_id.bytes)
@@ -58,6 +58,7 @@ class MasterKey:
             raise KeyFileError("the dataset's key was not wrapped by this master key") from None
 
     def _wrapper(self) -> AESGCM:
+        """Return the cipher that wraps keys."""
         return AESGCM(self.derive("dataset keys"))
 
     def __repr__(self) -> str:
@@ -68,7 +69,7 @@ class MasterKey:
 
 
 def master_key(path: Path, *, create: bool) -> MasterKey:
-    """Read the key file; with create, make it (0600) where there is none.
+    """Return the master key of a file. create: create the file (0600) if missing.
 
     64 hexadecimal digits; after a rotation also a line for each derived key that was carried on.
 

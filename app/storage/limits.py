@@ -1,4 +1,4 @@
-"""What an upload may hold."""
+"""Size limits of uploads."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Encrypted files in a folder."""
+"""A store of encrypted files in a local folder."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ CHEAP_BYTES = 2**29
 
 @contextmanager
 def _works() -> Iterator[None]:
-    """What the disk refuses, without what it was asked. The name alone is told apart."""
+    """Translate OSErrors into store errors, without paths."""
     try:
         yield
     except (FileNotFoundError, FileExistsError):
@@ -41,17 +41,17 @@ class _File:
         self.size = about.st_size
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         return self._file.read(size)
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open what may be a pipe that somebody put in a file's place."""
+    """Open a path without blocking, even where it is a pipe."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 class LocalStore:
-    """A folder, readable for its owner only. Files appear under their name when they are whole."""
+    """A folder readable by its owner only. Files appear once they are complete."""
 
     cheap_bytes = CHEAP_BYTES
 
@@ -61,13 +61,13 @@ class LocalStore:
 
     @contextmanager
     def write(self, name: str) -> Iterator[Sink]:
-        """Write a new file beside its name, and move it there when it is whole."""
+        """Write a new file beside its name, and rename it once complete."""
         with _works(), durable_file(self._folder / name, overwrite=False) as file:
             yield file
 
     @contextmanager
     def read(self, name: str, start: int = 0) -> Iterator[Source]:
-        """Open a file."""
+        """Open a file at a byte offset."""
         with _works():
             try:
                 with open(self._folder / name, "rb", opener=_without_waiting) as file:
@@ -81,13 +81,13 @@ class LocalStore:
                 raise
 
     def delete(self, name: str) -> None:
-        """Delete a file, and have the folder's entry on the disk."""
+        """Delete a file, and sync the folder."""
         with _works():
             (self._folder / name).unlink(missing_ok=True)
             sync_folder(self._folder)
 
     def sweep(self, wanted: set[str], suffix: str, older_than: float) -> int:
-        """Delete old files that nobody wants, temporary ones as well."""
+        """Delete old files that are not in `wanted`, temporary ones included."""
         deleted = 0
         with _works():
             for path in self._folder.iterdir():
@@ -98,6 +98,6 @@ class LocalStore:
         return deleted
 
     def check(self) -> None:
-        """Raise StoreAwayError where the folder cannot be written to."""
+        """Raise StoreAwayError where the folder is not writable."""
         if not os.access(self._folder, os.W_OK):
             raise StoreAwayError("the folder of datasets cannot be written to")

@@ -1,4 +1,4 @@
-"""Locks that no row stands for, held until the transaction ends.
+"""Advisory locks that are held until the transaction ends.
 
 PostgreSQL: an advisory lock. SQLite: nothing, since there is one writer.
 """
@@ -11,6 +11,6 @@ _LOCK = text("SELECT pg_advisory_xact_lock(:lock)")
 
 
 def take(session: Session, lock: int) -> None:
-    """Wait for a lock and hold it."""
+    """Acquire a lock, waiting for it."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(_LOCK, {"lock": lock})

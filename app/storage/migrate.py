@@ -1,4 +1,4 @@
-"""Bring a database to the present schema, at start or by hand."""
+"""Migration of a database to the present schema."""
 
 from pathlib import Path
 
@@ -15,10 +15,11 @@ _LOCK = 0x64706D636D63
 
 
 class NewerSchemaError(RuntimeError):
-    """A later version has migrated the database."""
+    """The database has the schema of a later version."""
 
 
 def _config(connection: Connection) -> Config:
+    """Return Alembic's configuration for a connection."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
@@ -26,13 +27,13 @@ def _config(connection: Connection) -> Config:
 
 
 def _alone(connection: Connection) -> None:
-    """Wait for other migrators. SQLite's writer transaction is alone already."""
+    """Wait for concurrent migrations. SQLite's write transaction is exclusive already."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Apply missing migrations in one transaction. Safe when several processes start at once.
+    """Apply missing migrations in one transaction; safe for concurrent processes.
 
     Raises NewerSchemaError where the database knows migrations that these sources do not.
     """
@@ -43,12 +44,13 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
 
 
 def is_current(engine: Engine) -> bool:
-    """Whether no migration is missing. Raises NewerSchemaError as `upgrade` does."""
+    """Return whether no migration is missing. Raises NewerSchemaError as `upgrade` does."""
     with engine.connect() as connection:
         return not _missing(connection)
 
 
 def _missing(connection: Connection) -> bool:
+    """Return whether a migration is missing. Raises NewerSchemaError."""
     applied = MigrationContext.configure(connection).get_current_heads()
     scripts = ScriptDirectory.from_config(_config(connection))
     try:
@@ -62,7 +64,7 @@ def _missing(connection: Connection) -> bool:
 
 
 def downgrade(engine: Engine, revision: str, *, drop_ledgers: bool = False) -> None:
-    """Take migrations back to `revision` ("base": all), in one transaction.
+    """Revert migrations down to `revision` ("base": all), in one transaction.
 
     drop_ledgers: whether ledgers and the audit trail may go with their tables. Raises RuntimeError
     where they would and were not meant to.

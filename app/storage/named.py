@@ -1,4 +1,4 @@
-"""Names inside stored JSON as one text, on SQLite and on PostgreSQL."""
+"""SQL functions of names in stored JSON, on SQLite and PostgreSQL."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 
 class columns_of_task(FunctionElement[str]):  # noqa: N801 a function of SQL
-    """The columns that a task names, with commas between them; NULL where it names none.
+    """The columns that a task names, joined by commas; NULL where it names none.
 
     Its argument: the resolved spec of a job.
     """
@@ -18,7 +18,7 @@ class columns_of_task(FunctionElement[str]):  # noqa: N801 a function of SQL
 
 
 class columns_of_dataset(FunctionElement[str]):  # noqa: N801 a function of SQL
-    """The names of a dataset's columns, with commas between them. Its argument: the columns."""
+    """The names of a dataset's columns, joined by commas. Argument: the columns."""
 
     name, type, inherit_cache = "columns_of_dataset", String(), True
 
@@ -32,6 +32,7 @@ FOUND = "jsonb_path_query_array(CAST({0} AS JSONB), '{1}')"
 
 @compiles(columns_of_task, "sqlite")
 def _task_in_sqlite(element: columns_of_task, compiler: SQLCompiler, **kw: Any) -> str:
+    """Return the SQL of columns_of_task for SQLite."""
     named = "leaf.key = 'column' OR leaf.path LIKE '%.columns'"
     where = f"leaf.type = 'text' AND leaf.path NOT LIKE '$.task.impossible%' AND ({named})"
     return SQLITE.format(compiler.process(element.clauses, **kw), ", '$.task'", where)
@@ -39,11 +40,13 @@ def _task_in_sqlite(element: columns_of_task, compiler: SQLCompiler, **kw: Any) 
 
 @compiles(columns_of_dataset, "sqlite")
 def _dataset_in_sqlite(element: columns_of_dataset, compiler: SQLCompiler, **kw: Any) -> str:
+    """Return the SQL of columns_of_dataset for SQLite."""
     return SQLITE.format(compiler.process(element.clauses, **kw), "", "leaf.key = 'name'")
 
 
 @compiles(columns_of_task, "postgresql")
 def _task_in_postgresql(element: columns_of_task, compiler: SQLCompiler, **kw: Any) -> str:
+    """Return the SQL of columns_of_task for PostgreSQL."""
     spec = compiler.process(element.clauses, **kw)
     parents = ("$.task", "$.task.statistics[*]")
     paths = (f"{parent}.{name}" for parent in parents for name in ("column", "columns[*]"))
@@ -52,5 +55,6 @@ def _task_in_postgresql(element: columns_of_task, compiler: SQLCompiler, **kw: A
 
 @compiles(columns_of_dataset, "postgresql")
 def _dataset_in_postgresql(element: columns_of_dataset, compiler: SQLCompiler, **kw: Any) -> str:
+    """Return the SQL of columns_of_dataset for PostgreSQL."""
     columns = compiler.process(element.clauses, **kw)
     return POSTGRESQL.format(FOUND.format(columns, "$[*].name"))

@@ -1,4 +1,4 @@
-"""Text tables as people have them, read strictly: what can be read in two ways is refused.
+"""Strict reading of CSV files: ambiguous ones are refused.
 
 A header line, one row per record, fields that a separator divides and quotes enclose. How the file
 is written is declared or found from its first bytes (`app.storage.dialect`).
@@ -44,14 +44,14 @@ ROW_NAMES = (
 
 @dataclass(slots=True)
 class _Opened:
-    """A text file whose dialect is known. rest: its bytes as UTF-8 from the first row on."""
+    """A text file with known dialect. rest: its bytes as UTF-8 from the first row on."""
 
     sample: Sample
     rest: Iterator[bytes]
 
 
 def first_rows(source: BinaryIO, declared: Dialect, limits: Limits) -> Sample:
-    """The dialect and the first rows of a file, for its admin alone. Raises IngestError."""
+    """Return dialect and first rows of a file, for its admin alone. Raises IngestError."""
     return _open(source, declared, (), (), limits).sample
 
 
@@ -62,6 +62,7 @@ def _open(
     numbers: Collection[str],
     limits: Limits,
 ) -> _Opened:
+    """Return a file with its dialect detected or as declared. Raises IngestError."""
     first = source.read(BLOCK_BYTES)
     if not first:
         raise IngestError("empty_file", "/file", "the file is empty")
@@ -88,13 +89,13 @@ def _open(
 
 
 def _only_returns(begun: bytes, encoding: str) -> bool:
-    """Whether lines end with carriage returns and no line feeds, as on old machines."""
+    """Return whether lines end with carriage returns alone."""
     text = begun[:SAMPLE_BYTES].decode(encoding, errors="ignore")
     return "\r" in text and "\n" not in text
 
 
 class _Records:
-    """Blocks of whole records, checked as they pass: a record's length, and its quotes."""
+    """Splits text into blocks of whole records, checking record lengths and quotes."""
 
     def __init__(self, dialect: Dialect, fields: int, limits: Limits) -> None:
         self._quote = ord(dialect.quote) if dialect.quote else -1
@@ -105,7 +106,7 @@ class _Records:
         self._limits, self._fields = limits, fields
 
     def blocks(self, text: Iterator[bytes]) -> Iterator[bytes]:
-        """What of the text is whole. Blank lines at its end are left out. Raises IngestError."""
+        """Yield blocks of whole records, without trailing blank lines. Raises IngestError."""
         held, blank = b"", b""
         for block in with_end(text):
             held += block
@@ -122,7 +123,7 @@ class _Records:
                 yield whole
 
     def _checked(self, held: bytes, *, last: bool) -> int:
-        """Where the last whole record ends. Raises IngestError."""
+        """Return the end of the last whole record. Raises IngestError."""
         signs = np.frombuffer(held, np.uint8)
         ends = np.flatnonzero(signs == 10)
         quotes = np.flatnonzero(signs == self._quote)
@@ -150,7 +151,7 @@ def csv_batches(
     limits: Limits,
     reading: Reading,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of text columns in the declared order; null where a value is missing.
+    """Yield batches of text columns in the declared order; null where missing.
 
     Numbers are written as in English, without separators. Raises IngestError.
     """
@@ -189,17 +190,18 @@ def csv_batches(
 
 
 def _is_number(column: Column | UnitColumn) -> bool:
-    """Whether values of a column are written with a decimal sign."""
+    """Return whether a column's values are written with a decimal mark."""
     return isinstance(column, NumberColumn) and not isinstance(column, DateColumn)
 
 
 class _Ragged:
-    """Counts rows with another number of fields than the header, and keeps nothing of them."""
+    """Counts rows with a wrong number of fields, keeping none of them."""
 
     def __init__(self) -> None:
         self.rows = 0
 
     def __call__(self, _: Any) -> str:
+        """Count one row, and skip it."""
         self.rows += 1
         return "skip"
 
@@ -207,7 +209,7 @@ class _Ragged:
 def _parse(
     block: bytes, fields: int, wanted: Sequence[str], dialect: Dialect, ragged: _Ragged
 ) -> pa.Table:
-    """One block of whole records. In this thread: Arrow's own reader would call back from others.
+    """Return one block of whole records as a table, parsed in this thread.
 
     Columns go by their places: names may be empty.
     """
@@ -234,7 +236,7 @@ def _parse(
 
 
 def _present(array: pa.Array, dialect: Dialect, column: Column | UnitColumn) -> pa.Array:
-    """The values, null where one of the file's spellings says that there is none."""
+    """Return the values, with spellings of missing values as nulls."""
     own = getattr(column, "categories", ())
     spellings = [one for one in dialect.missing if one not in own]
     if not spellings:
@@ -244,12 +246,12 @@ def _present(array: pa.Array, dialect: Dialect, column: Column | UnitColumn) -> 
 
 
 def _marked(array: pa.Array) -> int:
-    """How many values have a point or a comma."""
+    """Return the number of values with a point or a comma."""
     return int(pc.sum(pc.match_substring_regex(array, "[0-9][.,]|[.,][0-9]")).as_py() or 0)
 
 
 def plain(array: pa.Array, dialect: Dialect) -> pa.Array:
-    """Doubles; or, where not all texts are numbers, texts with a decimal point and no other mark.
+    """Return values as doubles, or as texts with a decimal point where some are no numbers.
 
     What is no number in the dialect stays as it is, or becomes what is none.
     """
@@ -272,7 +274,7 @@ def plain(array: pa.Array, dialect: Dialect) -> pa.Array:
 
 
 def _no_number(array: pa.Array) -> pa.Array:
-    """Texts that are no numbers in the dialect, so that none of them is read as one."""
+    """Return the texts, marking those that would be numbers in another dialect alone."""
     readable = pc.match_substring_regex(array, f"^(?:{number_pattern('.', '')})$")
     odd = pc.binary_join_element_wise(array, pa.scalar("?", pa.string()), "")
     return pc.if_else(readable, odd, array)

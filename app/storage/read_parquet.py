@@ -1,4 +1,4 @@
-"""Parquet, strictly: flat columns of numbers or text, sizes checked before anything is decoded."""
+"""Strict reading of Parquet files: flat columns, sizes checked before decoding."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ TOO_MUCH_TEXT = (
 def parquet_batches(
     source: BinaryIO, columns: Sequence[Column | UnitColumn], limits: Limits, reading: Reading
 ) -> Iterator[pa.RecordBatch]:
-    """Batches in the declared order: plain numbers, text as dictionaries. Raises IngestError."""
+    """Yield batches in the declared order, texts as dictionaries. Raises IngestError."""
     size = source.seek(0, io.SEEK_END)
     if size == 0:
         raise IngestError("empty_file", "/file", "the file is empty")
@@ -44,6 +44,7 @@ def parquet_batches(
 def _batches(
     source: BinaryIO, columns: Sequence[Column | UnitColumn], limits: Limits, reading: Reading
 ) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a checked file."""
     with _open(source) as file:
         metadata, schema = file.metadata, file.schema_arrow
     check_names(schema.names, columns, reading)
@@ -58,7 +59,7 @@ def _batches(
 
 
 def columns_of_file(source: BinaryIO, limits: Limits) -> list[tuple[str, Kind]]:
-    """Names and kinds of a file's columns, from its foot alone. Raises IngestError."""
+    """Return names and kinds of a file's columns, from its footer. Raises IngestError."""
     if source.seek(0, io.SEEK_END) > limits.file_bytes:
         raise IngestError("file_too_large", "/file", f"over {limits.file_bytes} bytes")
     try:
@@ -70,6 +71,7 @@ def columns_of_file(source: BinaryIO, limits: Limits) -> list[tuple[str, Kind]]:
 
 
 def _kind(type: pa.DataType) -> Kind:
+    """Return the kind of a column's type."""
     if pa.types.is_integer(type):
         return "whole"
     if pa.types.is_floating(type) or pa.types.is_decimal(type):
@@ -78,7 +80,7 @@ def _kind(type: pa.DataType) -> Kind:
 
 
 def in_order(batch: pa.RecordBatch, columns: Sequence[Column | UnitColumn]) -> pa.RecordBatch:
-    """Return the declared columns in their order, numbers as they are without a dictionary."""
+    """Return the declared columns in order, numbers without dictionaries."""
     names = [column.name for column in columns]
     arrays = [
         batch.column(column.name).dictionary_decode()
@@ -90,6 +92,7 @@ def in_order(batch: pa.RecordBatch, columns: Sequence[Column | UnitColumn]) -> p
 
 
 def _open(source: BinaryIO, **options: Any) -> parquet.ParquetFile:
+    """Return an open Parquet file. Raises IngestError."""
     source.seek(0)
     return parquet.ParquetFile(
         source,
@@ -102,7 +105,7 @@ def _open(source: BinaryIO, **options: Any) -> parquet.ParquetFile:
 
 
 def check_types(schema: pa.Schema, columns: Sequence[Column | UnitColumn]) -> None:
-    """Refuse columns whose values are not of their declared types. Raises IngestError."""
+    """Refuse columns whose types are not the declared ones. Raises IngestError."""
     wrong: list[tuple[str, str]] = []
     for at, column in enumerate(columns):
         arrow_type = _value(schema.field(column.name).type)
@@ -130,21 +133,23 @@ def check_types(schema: pa.Schema, columns: Sequence[Column | UnitColumn]) -> No
 
 
 def _is_number(column: Column | UnitColumn) -> bool:
+    """Return whether a column has numbers or dates."""
     return isinstance(column, NumberColumn) and not isinstance(column, DateColumn)
 
 
 def _value(type: pa.DataType) -> pa.DataType:
-    """The type of the values, which a dictionary may hold."""
+    """Return the type of values, of a dictionary those in it."""
     return type.value_type if pa.types.is_dictionary(type) else type
 
 
 def _is_text(type: pa.DataType) -> bool:
+    """Return whether a type is text."""
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return any(is_one(type) for is_one in kinds)
 
 
 def _check_codes(column: NumberColumn, at: int, type: pa.DataType) -> None:
-    """Refuse codes and spikes that no value of the file's type can equal. Raises IngestError."""
+    """Refuse codes and spikes that the file's type cannot represent. Raises IngestError."""
     for code in column.impossible(value_type(type)):
         missing = code in column.missing
         place = f"missing/{column.missing.index(code)}" if missing else "spikes"
@@ -168,7 +173,7 @@ UNIT_TYPES = (pa.types.is_integer, _is_text)
 
 
 def value_type(type: pa.DataType) -> ValueType:
-    """Return a type of numbers, or of texts that are parsed as doubles."""
+    """Return a numeric type as NumPy's; object for texts."""
     if pa.types.is_decimal(type):
         return DecimalType(type.precision, type.scale)
     text = pa.types.is_string(type)
@@ -181,7 +186,7 @@ def _check_sizes(
     text: Sequence[str],
     limits: Limits,
 ) -> None:
-    """Refuse what would be too large, by what the file's foot says. Raises IngestError.
+    """Refuse a file over the size limits, by its footer. Raises IngestError.
 
     Sizes there are of values as they are encoded: run lengths may stand for any number of rows.
     """

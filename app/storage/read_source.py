@@ -1,4 +1,4 @@
-"""Snapshots of sources as Arrow batches, through the readers of their own libraries.
+"""Snapshots of sources as Arrow batches, read by the sources' own libraries.
 
 A database is read in one read-only transaction that sees one state of it; files are held against
 what they were before the first row was read. Rows stay in memory, a batch at a time.
@@ -54,7 +54,7 @@ SQL_TIMEOUT = "57014"
 
 @dataclass(slots=True)
 class Progress:
-    """How far a snapshot is. rows: read so far. is_stopped: whether it is to end."""
+    """Progress of a snapshot. rows: read so far. is_stopped: whether to abort."""
 
     is_stopped: Callable[[], bool] = lambda: False
     rows: int = 0
@@ -62,7 +62,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Snapshot:
-    """Something of a source, to be read once."""
+    """A table, query or path of a source, to be read once."""
 
     source: Source
     item: Item
@@ -71,7 +71,7 @@ class Snapshot:
     def batches(
         self, columns: Columns, limits: Limits, reading: Reading
     ) -> Iterator[pa.RecordBatch]:
-        """Batches of the declared columns in their order. Raises IngestError and SourceError."""
+        """Yield batches of the declared columns. Raises IngestError and SourceError."""
         until = time.monotonic() + self.source.seconds
         for batch in _batches(self.source, self.item, columns, limits, reading):
             if self.progress.is_stopped():
@@ -85,6 +85,7 @@ class Snapshot:
 def _batches(
     source: Source, item: Item, columns: Columns, limits: Limits, reading: Reading
 ) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a source of any kind."""
     if isinstance(source, ParquetSource):
         return _parquet(source, item, columns, limits, reading)
     if isinstance(source, DeltaSource):
@@ -97,12 +98,14 @@ def _batches(
 
 
 def _unavailable(message: str, reason: str = "") -> SourceError:
+    """Return the error of an unavailable source."""
     return SourceError("source_unavailable", "", message, reason)
 
 
 def _postgresql(
     source: PostgresqlSource, item: Item, columns: Columns, reading: Reading
 ) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a PostgreSQL table or query."""
     from adbc_driver_postgresql import StatementOptions, dbapi
 
     statement = source.statement(item)
@@ -125,7 +128,7 @@ def _postgresql(
 
 
 def _conninfo(source: PostgresqlSource) -> str:
-    """The address, with a time for everything and no way to write."""
+    """Return the connection string: with timeouts, and read-only."""
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -150,7 +153,7 @@ def _conninfo(source: PostgresqlSource) -> str:
 
 
 def _postgresql_value(field: pa.Field) -> str:
-    """A column as the query gives it: numbers as doubles where Arrow has no such type, else text.
+    """Return the SQL of a column: doubles or text where Arrow lacks its type.
 
     PostgreSQL turns a numeric into the nearest double, and text is what categories are.
     """
@@ -162,7 +165,7 @@ def _postgresql_value(field: pa.Field) -> str:
 
 @contextmanager
 def _postgresql_errors(source: PostgresqlSource, item: Item) -> Iterator[None]:
-    """What the database says, by its code alone. Of rows under way the driver keeps no code."""
+    """Translate the database's errors by their code alone."""
     from adbc_driver_manager import Error
 
     until = time.monotonic() + source.seconds
@@ -184,6 +187,7 @@ def _postgresql_errors(source: PostgresqlSource, item: Item) -> Iterator[None]:
 def _duckdb(
     source: DuckdbSource, item: Item, columns: Columns, reading: Reading
 ) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a DuckDB table or query."""
     import duckdb
 
     statement = source.statement(item)
@@ -220,7 +224,7 @@ def _duckdb(
 
 
 def _state_of(file: Path) -> tuple[int, int, int]:
-    """What differs once a file is written to, or another one has its name."""
+    """Return what changes when a file is written to or replaced."""
     try:
         found = file.stat()
     except OSError as error:
@@ -231,7 +235,7 @@ def _state_of(file: Path) -> tuple[int, int, int]:
 def _parquet(
     source: ParquetSource, item: Item, columns: Columns, limits: Limits, reading: Reading
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of every file, one after the other: read as uploads are, with the same limits."""
+    """Yield the rows of every Parquet file, checked as uploads are."""
     place, limits = _place(item), replace(limits, file_bytes=FILE_BYTES)
     try:
         folder = _folder(source)
@@ -252,7 +256,7 @@ def _parquet(
 
 
 def _place(item: Item) -> str:
-    """The path that is asked for. Raises SourceError."""
+    """Return the requested path. Raises SourceError."""
     if item.path is None:
         raise SourceError("not_offered", "/path", "name a path in the source's folder, or an empty")
     return beneath(item.path)
@@ -261,7 +265,7 @@ def _place(item: Item) -> str:
 def _delta(
     source: DeltaSource, item: Item, columns: Columns, reading: Reading
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the table's last version. A version's files are never written to again.
+    """Yield the rows of a Delta table's last version, whose files are immutable.
 
     The library reads the log; rows come through a file system that has the table's folder alone, so
     that a log that names files elsewhere leads nowhere.
@@ -298,7 +302,7 @@ def _delta(
 
 
 def _delta_options(source: DeltaSource) -> dict[str, str]:
-    """Where the log is, as the library's store of objects takes it."""
+    """Return the options of the Delta library's object store."""
     if not source.folder.startswith("s3://"):
         return {}
     options = {"timeout": f"{SILENT_SECONDS}s", "connect_timeout": f"{CONNECT_SECONDS}s"}
@@ -314,7 +318,7 @@ def _delta_options(source: DeltaSource) -> dict[str, str]:
 
 
 def _folder(source: ParquetSource | DeltaSource) -> fs.FileSystem:
-    """The folder as a file system that has nothing else."""
+    """Return a file system restricted to the folder."""
     if not source.folder.startswith("s3://"):
         return fs.SubTreeFileSystem(source.folder, fs.LocalFileSystem())
     keys, options = source.keys(), dict[str, Any]()
@@ -333,7 +337,7 @@ def _folder(source: ParquetSource | DeltaSource) -> fs.FileSystem:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file as it is listed: what differs once it is written to."""
+    """A listed file, with what changes when it is written to."""
 
     path: str
     size: int
@@ -341,7 +345,7 @@ class _File:
 
 
 def _files(folder: fs.FileSystem, place: str) -> list[_File]:
-    """The Parquet files at a path, in the order of their names. Raises SourceError.
+    """Return the Parquet files below a path, sorted by name. Raises SourceError.
 
     What is hidden, as half-written files are, begins with a dot or an underscore.
     """
@@ -361,7 +365,7 @@ def _files(folder: fs.FileSystem, place: str) -> list[_File]:
 
 
 def _check_links(folder: fs.SubTreeFileSystem, paths: Sequence[str]) -> None:
-    """Raise SourceError where a path of a folder on this machine leads out of it."""
+    """Raise SourceError where a symbolic link leads out of the folder."""
     if isinstance(folder.base_fs, fs.LocalFileSystem):
         root = Path(folder.base_path).resolve()
         if any(not (root / path).resolve().is_relative_to(root) for path in paths):
@@ -369,5 +373,6 @@ def _check_links(folder: fs.SubTreeFileSystem, paths: Sequence[str]) -> None:
 
 
 def _is_shown(file: fs.FileInfo) -> bool:
+    """Return whether a file is not hidden."""
     hidden = any(part.startswith((".", "_")) for part in file.path.split("/"))
     return file.type == fs.FileType.File and not hidden and file.path.endswith(".parquet")

@@ -1,4 +1,4 @@
-"""The tables. Everything stored here is public or an identifier: rows of people never reach it.
+"""The database tables. They hold public facts and identifiers, never rows of datasets.
 
 Ids are UUIDv4, times are UTC. The migrations build the same tables; a test compares the two.
 """
@@ -46,12 +46,12 @@ ENTRY_KINDS = ("open", *OF_JOBS, *AMENDMENTS)
 
 
 def one_of(column: str, values: tuple[str, ...]) -> str:
-    """The SQL check that a column holds one of the words."""
+    """Return the SQL check that a column has one of these values."""
     return f"{column} IN ({', '.join(repr(value) for value in values)})"
 
 
 class Base(DeclarativeBase):
-    """Common metadata: every constraint has a name, so that migrations can speak of it."""
+    """The declarative base; it names every constraint, for migrations."""
 
     metadata = MetaData(
         naming_convention={
@@ -66,7 +66,7 @@ class Base(DeclarativeBase):
 
 
 class InstallationRow(Base):
-    """The one row that names this database's installation to brokers and stores."""
+    """The single row with the installation's id, used for brokers and stores."""
 
     __tablename__ = "installation"
     __table_args__ = (CheckConstraint("number = 1", name="number"),)
@@ -76,7 +76,7 @@ class InstallationRow(Base):
 
 
 class ProcessRow(Base):
-    """A process of the installation that ran when it was last seen.
+    """A process of the installation, as last seen.
 
     name: unique to it. able: whether it could do its work then; of a worker, take a job.
     """
@@ -91,7 +91,7 @@ class ProcessRow(Base):
 
 
 class UserRow(Base):
-    """Somebody who may call the service, unless disabled.
+    """A user of the service.
 
     subject: issuer and subject of the tokens that this user comes with; None: with keys only.
     email: where the user wants to be told of access requests; None: nowhere.
@@ -113,7 +113,7 @@ class UserRow(Base):
 
 
 class KeyRow(Base):
-    """An API key: only the HMAC of the token is kept. created_by: None where the service did.
+    """An API key, as HMAC of its token. created_by: None where the service created it.
 
     last_used_at: to the minute.
     """
@@ -132,7 +132,7 @@ class KeyRow(Base):
 
 
 class ProviderSessionRow(Base):
-    """A dashboard's session that an identity provider began.
+    """A dashboard session signed in by an identity provider.
 
     key_id: the session's key, which ends with the provider's token. sid: the provider's own name of
     its session, where it has one. sealed: the ID token, and the refresh token where there is one,
@@ -150,7 +150,7 @@ class ProviderSessionRow(Base):
 
 
 class IdempotencyRow(Base):
-    """What a user made with an Idempotency-Key: a user, a key or a dataset. Jobs have their own."""
+    """What an Idempotency-Key created: a user, key or dataset. Jobs store their own."""
 
     __tablename__ = "idempotency_keys"
 
@@ -162,7 +162,7 @@ class IdempotencyRow(Base):
 
 
 class DatasetRow(Base):
-    """Public metadata of a dataset, and where its encrypted rows lie.
+    """Public metadata of a dataset, with its wrapped key.
 
     The budget is in the ledger's head, not here. wrapped_key is None once the rows are destroyed.
     restricted: only the users of its grants may use it. population: whom the rows are about.
@@ -217,7 +217,7 @@ class DatasetRow(Base):
 
     @property
     def unit_rows(self) -> int:
-        """Most rows of a person; 1 where a row is protected."""
+        """Largest number of rows of a person; 1 where a row is protected."""
         unit = self.privacy_unit
         return int(unit["max_rows"]) if isinstance(unit, dict) else 1
 
@@ -228,18 +228,18 @@ class DatasetRow(Base):
 
     @property
     def unit(self) -> str:
-        """Whom a budget protects: the column of persons, or "row"."""
+        """The privacy unit: the column of persons, or "row"."""
         unit = self.privacy_unit
         return str(unit["column"]) if isinstance(unit, dict) else "row"
 
     @property
     def protects(self) -> dict[str, Any]:
-        """Whom every epsilon protects, as answers say it."""
+        """Whom every epsilon protects, as in answers of the API."""
         return {"unit": self.unit, "max_rows": self.unit_rows}
 
 
 class FingerprintRow(Base):
-    """An upload's fingerprint, sealed under the master key. It outlives the dataset's rows."""
+    """An upload's encrypted fingerprint, kept after its rows are destroyed."""
 
     __tablename__ = "fingerprints"
 
@@ -248,7 +248,7 @@ class FingerprintRow(Base):
 
 
 class GrantRow(Base):
-    """An analyst who may use a restricted dataset."""
+    """An analyst's access to a restricted dataset."""
 
     __tablename__ = "grants"
 
@@ -258,7 +258,7 @@ class GrantRow(Base):
 
 
 class AccessRequestRow(Base):
-    """What an analyst asked admins for: a dataset, or more budget on one.
+    """An analyst's request for a dataset, or for more budget.
 
     dataset_id: of a dataset that the analyst may see; dataset_name: of one by the name that the
     analyst knows it by, which says nothing of whether there is one; one of the two. epsilon: the
@@ -289,7 +289,7 @@ class AccessRequestRow(Base):
 
 
 class NoticeRow(Base):
-    """A message about an access request that is to be sent, until it is.
+    """A queued mail about an access request.
 
     user_id: whom by mail; None: to the webhook. status: of the request, as the message tells it.
     due_at: when to try, again where it was tried before.
@@ -307,7 +307,7 @@ class NoticeRow(Base):
 
 
 class LedgerHeadRow(Base):
-    """Where a dataset's ledger ends: the row that every debit locks.
+    """The end of a dataset's ledger: the row that every debit locks.
 
     seq, hash: of the last entry. terms, posted, reserved: canonical JSON of the filter's terms and
     of its exact integer sums (decimal strings). jobs: how many hold budget. allotments: canonical
@@ -335,7 +335,7 @@ class LedgerHeadRow(Base):
 
 
 class LedgerRow(Base):
-    """One immutable entry of app.ledger. The database refuses UPDATE and DELETE.
+    """An immutable ledger entry. The database refuses UPDATE and DELETE.
 
     cost: what a reserve, post, void or return moves. total: posted plus reserved after this entry.
     event: what was reserved, and of a return what was drawn.
@@ -378,7 +378,7 @@ class LedgerRow(Base):
 
 
 class AuditRow(Base):
-    """One immutable entry of the audit trail. Only app.ledger.audit inserts.
+    """An immutable entry of the audit trail, inserted by app.ledger.audit only.
 
     Ids have no foreign keys, for the reasons of LedgerRow's and because acts may name what is gone.
     """
@@ -400,7 +400,7 @@ class AuditRow(Base):
 
 
 class JobRow(Base):
-    """One sampling job: the truth about it, of which the broker's message is a hint.
+    """A job: its authoritative state; broker messages are hints.
 
     spec: as submitted; resolved: as planned and paid for. attempt counts claims and token is the
     fence: every write of a worker names both owner and token. published_at: when the id was last
@@ -482,7 +482,7 @@ class JobRow(Base):
 
 
 class ReleaseRow(Base):
-    """What a succeeded job's release left behind, for posteriors that cost nothing.
+    """A succeeded job's stored release, for free posteriors.
 
     In a table of its own: of many coefficients it takes megabytes, and a list of jobs needs none.
     """
@@ -494,7 +494,7 @@ class ReleaseRow(Base):
 
 
 class ChainBlockRow(Base):
-    """Released draws of one attempt, float64, little-endian, in C order (chain, draw, parameter).
+    """Released draws of one attempt, float64, little-endian, C order (chain, draw, parameter).
 
     first_draw, num_draws: which draws of every chain. Visible only while the job's released_attempt
     is this attempt.

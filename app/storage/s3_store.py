@@ -1,4 +1,4 @@
-"""Encrypted files in an object store that speaks S3, through botocore.
+"""A store of encrypted files in S3-compatible object storage, through botocore.
 
 Bodies go up in parts and come down in ranges of PART_BYTES, so memory does not grow with a file.
 The library retries each request; a range that breaks off is fetched again. An object appears with
@@ -35,7 +35,7 @@ WITHOUT_VERSIONS = frozenset({"NotImplemented", "MethodNotAllowed", "501", "405"
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Where the objects lie. credentials: botocore's arguments; none: its own chain of them."""
+    """The bucket. credentials: botocore's arguments; None: botocore's default chain."""
 
     name: str
     prefix: str = ""
@@ -44,7 +44,7 @@ class Bucket:
     credentials: Mapping[str, str] | None = None
 
     def client(self, attempts: int, connect: float, read: float) -> Any:
-        """A client of the store: threads may share it, processes may not."""
+        """Return a client, which threads may share and processes may not."""
         config = Config(
             connect_timeout=connect,
             read_timeout=read,
@@ -64,17 +64,18 @@ class Bucket:
 
 @lru_cache
 def _session() -> Any:
-    """The library's session: it keeps what it reads about S3, which takes a while to read."""
+    """Return botocore's session, cached as it loads slowly."""
     return botocore.session.get_session()
 
 
 def _code(error: ClientError) -> str:
+    """Return the error code of a response."""
     return str(error.response.get("Error", {}).get("Code", "unknown"))
 
 
 @contextmanager
 def _reached() -> Iterator[None]:
-    """What the store refuses, by its code or the failure's type alone."""
+    """Translate botocore's errors by code or type alone."""
     try:
         yield
     except ClientError as error:
@@ -84,11 +85,12 @@ def _reached() -> Iterator[None]:
 
 
 def _md5(data: bytes) -> str:
+    """Return the base64 MD5 of data."""
     return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
 
 
 class _Upload:
-    """One object on its way up. It carries a random mark, by which a lost answer is made good."""
+    """A multipart upload. A random mark identifies it when a response was lost."""
 
     def __init__(self, client: Any, address: dict[str, str]) -> None:
         self._client, self._place = client, address
@@ -98,7 +100,7 @@ class _Upload:
         self._parts: list[dict[str, Any]] = []
 
     def write(self, data: bytes, /) -> int:
-        """Append; a full part is sent."""
+        """Append data; full parts are sent."""
         self._held += data
         while len(self._held) > PART_BYTES:
             self._send(bytes(self._held[:PART_BYTES]))
@@ -106,6 +108,7 @@ class _Upload:
         return len(data)
 
     def _send(self, part: bytes) -> None:
+        """Send one part."""
         with _reached():
             if not self._id:
                 made = self._client.create_multipart_upload(
@@ -123,7 +126,7 @@ class _Upload:
         self._parts.append({"PartNumber": number, "ETag": sent["ETag"]})
 
     def finish(self) -> None:
-        """Publish the object. Raises FileExistsError where somebody else's has the name.
+        """Publish the object. Raises FileExistsError where the name is taken.
 
         A store may need long to put many parts together, and lose patience or its answer.
         """
@@ -138,6 +141,7 @@ class _Upload:
                 raise
 
     def _publish(self) -> None:
+        """Complete the upload, only if the name is free."""
         rest = bytes(self._held)
         if not self._id:
             self._client.put_object(
@@ -157,7 +161,7 @@ class _Upload:
         )
 
     def _is_ours(self) -> bool:
-        """Whether an earlier try of this very request went through and only its answer was lost."""
+        """Return whether the published object is ours, so that only the response was lost."""
         try:
             head = self._client.head_object(**self._place)
         except ClientError as error:
@@ -167,14 +171,14 @@ class _Upload:
         return bool(head["Metadata"].get(WRITE_MARK) == self._mark)
 
     def abandon(self) -> None:
-        """Abort the multipart upload; where the store does not answer, the sweep does later."""
+        """Abort the upload; if that fails, `sweep` does so later."""
         if self._id:
             with contextlib.suppress(ClientError, BotoCoreError):
                 self._client.abort_multipart_upload(**self._place, UploadId=self._id)
 
 
 class _Download:
-    """One object's bytes from one of them on, in order, a range at a time."""
+    """The content of one object from a byte on, fetched by ranges."""
 
     def __init__(self, client: Any, address: dict[str, str], start: int) -> None:
         self._client, self._place = client, address
@@ -184,7 +188,7 @@ class _Download:
         self._fetch()
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes: as many as asked for, fewer only at the end."""
+        """Return the next `size` bytes, fewer only at the end."""
         while len(self._held) < size and self._at < self.size:
             self._fetch()
         taken = bytes(self._held[:size])
@@ -192,6 +196,7 @@ class _Download:
         return taken
 
     def _fetch(self) -> None:
+        """Fetch the next range."""
         for left in reversed(range(ATTEMPTS)):
             try:
                 self._held += self._range()
@@ -213,6 +218,7 @@ class _Download:
                 return
 
     def _range(self) -> bytes:
+        """Return the bytes of one range request."""
         got = self._client.get_object(
             **self._place, **self._same, Range=f"bytes={self._at}-{self._at + PART_BYTES - 1}"
         )
@@ -225,7 +231,7 @@ class _Download:
 
 
 class S3Store:
-    """A bucket, or what is below a prefix in it."""
+    """A bucket, or a prefix in it."""
 
     cheap_bytes = PART_BYTES  # one request
 
@@ -236,11 +242,12 @@ class S3Store:
         self._quick = bucket.client(1, CHECK_SECONDS, CHECK_SECONDS)
 
     def _place(self, name: str) -> dict[str, str]:
+        """Return the bucket and key of a name."""
         return {"Bucket": self._bucket, "Key": self._prefix + name}
 
     @contextmanager
     def write(self, name: str) -> Iterator[Sink]:
-        """Upload a new object in parts; one that fails is abandoned."""
+        """Upload a new object in parts; abort on errors."""
         upload = _Upload(self._client, self._place(name))
         try:
             yield upload
@@ -251,11 +258,11 @@ class S3Store:
 
     @contextmanager
     def read(self, name: str, start: int = 0) -> Iterator[Source]:
-        """Download an object."""
+        """Download an object from a byte on."""
         yield _Download(self._client, self._place(name), start)
 
     def delete(self, name: str) -> None:
-        """Delete an object and all of its versions."""
+        """Delete an object and all its versions."""
         address = self._place(name)
         with _reached():
             self._client.delete_object(**address)
@@ -269,6 +276,7 @@ class S3Store:
                 ) from None
 
     def _delete_versions(self, address: dict[str, str]) -> None:
+        """Delete all versions of an object."""
         pages = self._client.get_paginator("list_object_versions").paginate(
             Bucket=address["Bucket"], Prefix=address["Key"]
         )
@@ -278,7 +286,7 @@ class S3Store:
                     self._client.delete_object(**address, VersionId=version["VersionId"])
 
     def sweep(self, wanted: set[str], suffix: str, older_than: float) -> int:
-        """Delete old objects that nobody wants, and uploads that were not finished."""
+        """Delete old objects that are not in `wanted`, and unfinished uploads."""
         whole = {"Bucket": self._bucket, "Prefix": self._prefix}
         deleted = 0
         with _reached():
@@ -300,6 +308,6 @@ class S3Store:
         return deleted
 
     def check(self) -> None:
-        """Ask for the bucket, once and within seconds."""
+        """Check within seconds that the bucket is accessible."""
         with _reached():
             self._quick.head_bucket(Bucket=self._bucket)

@@ -1,4 +1,4 @@
-"""Sessions: the only way in for everybody above. Readers cannot write; SQLite's writers take turns.
+"""Database sessions: read-only snapshots, and serialised durable writes.
 
 A use case opens one session, and the `with` block is its one transaction: committed at the end,
 rolled back on any error. Nothing below the use cases commits.
@@ -19,7 +19,7 @@ from app.storage.rows import InstallationRow
 
 
 class SessionFactory:
-    """Read and write sessions of one database. Make it after a fork, never share it across one."""
+    """Read and write sessions of one database. Create it after a fork."""
 
     def __init__(self, url: str | URL) -> None:
         self.engine: Engine = engine_for(url)
@@ -29,13 +29,13 @@ class SessionFactory:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A read-only transaction on one consistent snapshot."""
+        """Yield a read-only transaction on a consistent snapshot."""
         with self._read() as session, session.begin():
             yield session
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """A durable write transaction: the disk has it before others see it or the block is left.
+        """Yield a write transaction, durable when the block ends.
 
         SQLite: BEGIN IMMEDIATE, one writer at a time. PostgreSQL: READ COMMITTED; lock what a
         decision rests on.
@@ -45,7 +45,7 @@ class SessionFactory:
 
     @cached_property
     def installation(self) -> UUID:
-        """The id of this database's installation: made by whoever asks first, and read once."""
+        """Return the installation's id, created at first use and cached."""
         known = select(InstallationRow.id)
         with self.read() as session:
             identifier = session.scalar(known)

@@ -1,4 +1,4 @@
-"""Sources: other systems' tables that the operator names in a file, and only what is named there.
+"""Sources: tables of other systems that the operator's configuration file permits.
 
 The file holds addresses and what may be read of them; credentials are in the environment or in
 files of their own, and are read anew for each snapshot.
@@ -27,11 +27,11 @@ WITHOUT_DELTA = "a source of kind delta needs the package deltalake"
 
 
 class SourcesFileError(ValueError):
-    """The file of sources cannot be used. The message holds no value of it."""
+    """The file of sources is invalid. The message contains none of its values."""
 
 
 class _Source(BaseModel):
-    """What all kinds have. seconds: that a snapshot may take."""
+    """Fields of all kinds. seconds: time limit of a snapshot."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -39,7 +39,7 @@ class _Source(BaseModel):
 
 
 class _Database(_Source):
-    """tables: that may be read, "schema.*" for all of a schema. queries: that may, by their names.
+    """tables: readable ones, "schema.*" for all of a schema. queries: permitted, by name.
 
     Admins name a table or a query of these and never write one.
     """
@@ -48,7 +48,7 @@ class _Database(_Source):
     queries: Mapping[Name, str] = {}
 
     def statement(self, item: "Item") -> str:
-        """The SELECT of a table or query. Raises SourceError where it is not offered."""
+        """Return the SELECT of a table or query. Raises SourceError where not permitted."""
         if item.query is not None:
             if item.query not in self.queries:
                 raise SourceError("not_offered", "/query", "the source offers no such query")
@@ -64,7 +64,7 @@ class _Database(_Source):
 
 
 class PostgresqlSource(_Database):
-    """A PostgreSQL database. url_env, url_file: where its address with the password is."""
+    """A PostgreSQL database. url_env, url_file: where its URL with password is stored."""
 
     kind: Literal["postgresql"]
     url_env: str | None = None
@@ -72,30 +72,32 @@ class PostgresqlSource(_Database):
 
     @model_validator(mode="after")
     def _has_address(self) -> "PostgresqlSource":
+        """Check that exactly one of url_env and url_file is set."""
         if (self.url_env is None) == (self.url_file is None):
             raise ValueError(NOT_BOTH.format("url"))
         return self
 
     def url(self) -> str:
-        """The address with its password. Raises SourceError."""
+        """Return the URL with its password. Raises SourceError."""
         return _secret(self.url_env, self.url_file)
 
 
 class DuckdbSource(_Database):
-    """A file of DuckDB on this machine."""
+    """A DuckDB file on this machine."""
 
     kind: Literal["duckdb"]
     file: Path
 
     @model_validator(mode="after")
     def _is_installed(self) -> "DuckdbSource":
+        """Check that DuckDB is installed."""
         if find_spec("duckdb") is None:
             raise ValueError(WITHOUT_DUCKDB)
         return self
 
 
 class _Folder(_Source):
-    """A folder on this machine or as s3://bucket/folder.
+    """A folder on this machine, or s3://bucket/folder.
 
     endpoint, region: of a store that speaks S3. The two keys are given both or neither: then the
     AWS client's own ways to find them count.
@@ -111,6 +113,7 @@ class _Folder(_Source):
 
     @model_validator(mode="after")
     def _whole_key(self) -> "_Folder":
+        """Check that the access key has both id and secret, or neither."""
         given = []
         for name in ("access_key", "secret_key"):
             places = [getattr(self, f"{name}_{where}") for where in ("env", "file")]
@@ -122,7 +125,7 @@ class _Folder(_Source):
         return self
 
     def keys(self) -> tuple[str, str] | None:
-        """The id and the secret of the store's key. Raises SourceError."""
+        """Return id and secret of the access key, or None. Raises SourceError."""
         if self.access_key_env is None and self.access_key_file is None:
             return None
         return (
@@ -138,12 +141,13 @@ class ParquetSource(_Folder):
 
 
 class DeltaSource(_Folder):
-    """A folder of tables of Delta Lake."""
+    """A folder of Delta Lake tables."""
 
     kind: Literal["delta"]
 
     @model_validator(mode="after")
     def _is_installed(self) -> "DeltaSource":
+        """Check that the Delta library is installed."""
         if find_spec("deltalake") is None:
             raise ValueError(WITHOUT_DELTA)
         return self
@@ -153,7 +157,7 @@ Source = PostgresqlSource | DuckdbSource | ParquetSource | DeltaSource
 
 
 class Item(BaseModel):
-    """What of a source is read: a table or a named query of a database, or a path in a folder.
+    """What to read: a table or named query of a database, or a path in a folder.
 
     path: of a file, of a folder with all Parquet files in it (empty for all), or of a Delta table.
     """
@@ -166,13 +170,15 @@ class Item(BaseModel):
 
 
 class _File(BaseModel):
+    """The content of the file of sources."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     sources: Mapping[Name, Annotated[Source, Field(discriminator="kind")]]
 
 
 def sources_in(file: Path | None) -> Mapping[str, Source]:
-    """The sources that the operator has configured, by name. Raises SourcesFileError."""
+    """Return the configured sources by name. Raises SourcesFileError."""
     if file is None:
         return {}
     try:
@@ -189,12 +195,12 @@ def sources_in(file: Path | None) -> Mapping[str, Source]:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL takes it."""
+    """Return a name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def beneath(path: str) -> str:
-    """A path that leads nowhere but down. Raises SourceError."""
+    """Return a relative path without parent references. Raises SourceError."""
     parts = [part for part in path.split("/") if part]
     odd = path.startswith("/") or re.search(r"[\\\x00-\x1f]|://", path) or "~" in parts
     if odd or any(part in (".", "..") for part in parts):
@@ -203,7 +209,7 @@ def beneath(path: str) -> str:
 
 
 def _secret(variable: str | None, file: Path | None) -> str:
-    """A secret from the environment or a file. Raises SourceError, which says no name of either."""
+    """Return a secret from the environment or a file. Raises SourceError without names."""
     try:
         secret = file.read_text(encoding="utf-8") if file else os.environ.get(variable or "", "")
     except (OSError, ValueError):

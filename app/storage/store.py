@@ -1,4 +1,4 @@
-"""Where the encrypted files lie: what a folder and an object store both do.
+"""The interface of stores of encrypted files: a folder, or object storage.
 
 Names are flat. A file is there in full or not at all, and is never overwritten. What is given to a
 store is ciphertext already.
@@ -9,25 +9,25 @@ from typing import Protocol
 
 
 class Sink(Protocol):
-    """Takes bytes."""
+    """A writable binary stream."""
 
     def write(self, data: bytes, /) -> object:
-        """Append."""
+        """Append data."""
 
 
 class Source(Protocol):
-    """Gives bytes. size: of the whole file, wherever reading began."""
+    """A readable binary stream. size: of the whole file."""
 
     @property
     def size(self) -> int:
-        """Of the whole file."""
+        """Size of the whole file in bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes: as many as asked for, fewer only at the end."""
+        """Return the next `size` bytes, fewer only at the end."""
 
 
 class Store(Protocol):
-    """A place for files. All of it raises StoreAwayError where the place cannot be reached.
+    """A store of files. All methods raise StoreAwayError where it is unreachable.
 
     cheap_bytes: a file of so many bytes is read in a moment.
     """
@@ -35,22 +35,22 @@ class Store(Protocol):
     cheap_bytes: int
 
     def write(self, name: str) -> AbstractContextManager[Sink]:
-        """A new file: there once the block is left, or nothing is. Raises FileExistsError."""
+        """Write a new file, complete at the end of the block or absent. Raises FileExistsError."""
 
     def read(self, name: str, start: int = 0) -> AbstractContextManager[Source]:
-        """A file's content from a byte on. Raises FileNotFoundError and FileRefusedError."""
+        """Open a file at a byte. Raises FileNotFoundError and FileRefusedError."""
 
     def delete(self, name: str) -> None:
-        """Delete a file and every copy of it that the place keeps. Idempotent.
+        """Delete a file and every version of it. Idempotent.
 
         Raises VersionsKeptError where copies stay.
         """
 
     def sweep(self, wanted: set[str], suffix: str, older_than: float) -> int:
-        """Delete files with the suffix that nobody wants, and what was never finished.
+        """Delete files with the suffix that are not in `wanted`, and unfinished ones.
 
         older_than: Unix time; younger ones stay. Returns how many were deleted.
         """
 
     def check(self) -> None:
-        """Look, within a few seconds, whether the place can be used."""
+        """Check within seconds that the store is usable."""

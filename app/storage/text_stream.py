@@ -1,4 +1,4 @@
-"""Text of any encoding, compressed or not, as UTF-8 in bounded memory."""
+"""Text files of any encoding and compression as UTF-8, in bounded memory."""
 
 import codecs
 import io
@@ -21,7 +21,7 @@ SAVE_AS_CSV = "an office document: save the sheet as CSV"
 def blocks(
     source: BinaryIO, first: bytes, compression: Compression, limits: Limits
 ) -> Iterator[bytes]:
-    """The file's bytes, decompressed. first: what was read of it before. Raises IngestError."""
+    """Yield decompressed bytes. first: bytes read before. Raises IngestError."""
     if first.startswith(NO_TEXT):
         message = "the content is no text: give CSV, alone or in a gzip or zip file, or Parquet"
         raise IngestError("not_csv", "/file", message)
@@ -37,12 +37,14 @@ def blocks(
 
 
 def _raw(source: BinaryIO, first: bytes) -> Iterator[bytes]:
+    """Yield the bytes of a file, `first` included."""
     yield first
     while block := source.read(BLOCK_BYTES):
         yield block
 
 
 def _within(blocks: Iterator[bytes], most: int, what: str) -> Iterator[bytes]:
+    """Yield blocks, raising IngestError beyond `most` bytes."""
     taken = 0
     for block in blocks:
         taken += len(block)
@@ -52,15 +54,17 @@ def _within(blocks: Iterator[bytes], most: int, what: str) -> Iterator[bytes]:
 
 
 def _refused(why: str) -> IngestError:
+    """Return the error of a file that cannot be accepted."""
     return IngestError("malformed_archive", "/file", f"the {why}")
 
 
 def _broken(what: str) -> IngestError:
+    """Return the error of a damaged archive."""
     return _refused(f"{what} file is damaged or cut: pack it anew")
 
 
 def _gunzipped(raw: Iterator[bytes]) -> Iterator[bytes]:
-    """The members of a gzip file, one after the other, in pieces of a block at most."""
+    """Yield the decompressed members of a gzip file."""
     member = zlib.decompressobj(wbits=31)
     try:
         for block in raw:
@@ -78,7 +82,7 @@ def _gunzipped(raw: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _unzipped(source: BinaryIO) -> Iterator[bytes]:
-    """The one file of a zip archive."""
+    """Yield the content of the single file in a zip archive."""
     size = source.seek(0, io.SEEK_END)
     source.seek(max(0, size - 2**16 - 22))
     tail = source.read()
@@ -96,6 +100,7 @@ def _unzipped(source: BinaryIO) -> Iterator[bytes]:
 
 
 def _only(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    """Return the only file of an archive. Raises IngestError."""
     names = [one for one in archive.infolist() if not one.is_dir()]
     if any(one.filename == "[Content_Types].xml" or one.filename == "content.xml" for one in names):
         raise IngestError("not_csv", "/file", f"the content is {SAVE_AS_CSV}")
@@ -111,7 +116,7 @@ def _only(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 
 def as_utf8(blocks: Iterator[bytes], encoding: Encoding, *, returns: bool) -> Iterator[bytes]:
-    """The text as UTF-8 without a byte order mark. Raises IngestError.
+    """Yield the text as UTF-8, without byte order mark. Raises IngestError.
 
     returns: whether lines end with carriage returns alone.
     """
@@ -132,6 +137,6 @@ def as_utf8(blocks: Iterator[bytes], encoding: Encoding, *, returns: bool) -> It
 
 
 def with_end(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Blocks that are not empty, and an empty one after them."""
+    """Yield nonempty blocks, and one empty block at the end."""
     yield from (block for block in blocks if block)
     yield b""

@@ -8,18 +8,18 @@ from sqlalchemy.types import TypeDecorator
 
 
 def utc_now() -> datetime:
-    """The present moment, aware, in UTC."""
+    """Return the present time in UTC, with time zone."""
     return datetime.now(UTC)
 
 
 class Utc(TypeDecorator[datetime]):
-    """A moment in UTC with microseconds. Refuses a naive datetime; gives an aware one back."""
+    """A time in UTC with microseconds. Refuses datetimes without time zone."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Store UTC; SQLite keeps it without the offset."""
+        """Return the value in UTC, without offset for SQLite."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -28,7 +28,7 @@ class Utc(TypeDecorator[datetime]):
         return moment.replace(tzinfo=None) if dialect.name == "sqlite" else moment
 
     def process_result_value(self, value: Any, _: Dialect) -> datetime | None:
-        """Give back an aware moment in UTC."""
+        """Return the stored time in UTC, with time zone."""
         if value is None:
             return None
         moment: datetime = value

@@ -1,4 +1,4 @@
-"""SQLite's write-ahead log: one process at a time gives it to a new file."""
+"""SQLite's write-ahead log mode, set by one process at a time."""
 
 import contextlib
 import fcntl
@@ -8,12 +8,12 @@ import stat
 
 
 def open_queue(database: str) -> int:
-    """The lock file on which the writers of `database` queue, made where there is none."""
+    """Open the lock file that queues writers of a database, creating it if missing."""
     return os.open(f"{database}-queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def private(database: str) -> None:
-    """Have the file of a database, and its log, be read by nobody else, whatever the umask says.
+    """Restrict a database file and its log to their owner, whatever the umask.
 
     SQLite gives a new log the mode of the file beside it.
     """
@@ -28,7 +28,7 @@ def private(database: str) -> None:
 
 
 def use_wal(connection: sqlite3.Connection, database: str) -> None:
-    """Have `connection` write ahead; wait for others that give the file its log just now.
+    """Switch a connection to write-ahead logging, waiting for concurrent switches.
 
     SQLite itself does not wait: it tells one of two that switch at once that the file is locked.
     Who holds the queue in order to write has switched before, so nobody waits for himself.

@@ -2,20 +2,24 @@
 
 import io
 import math
+from datetime import date
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.web.shown import digits, of_curve
+
 Json = dict[str, Any]
 Floats = NDArray[np.float64]
 BINS, RANK_BINS = 40, 20
-MAX_POINTS = 400  # of a trace, which is some 300 pixels wide
+EPOCH = date(1970, 1, 1)
+MAX_POINTS = 300  # of a trace, which is some 300 pixels wide
 MAX_PAIRS = 300  # points of a scatter plot
 MAX_CELLS = 2_000_000  # numbers of a chain that is fetched for its figures
 MAX_PAIRED = 4  # parameters that are shown against one another unless others are chosen
-MAX_DRAWN = 12  # parameters whose figures are drawn unless all are asked for
+MAX_DRAWN = 6  # parameters whose figures are drawn unless all are asked for
 
 
 def read(parquet: bytes) -> tuple[list[str], Floats]:
@@ -90,6 +94,35 @@ def pair(x: str, y: str, first: Floats, second: Floats) -> Json:
     return {"x": x, "y": y, "correlation": finite, "points": points}
 
 
+def curves(found: Json, response: str, lower: float | str | None) -> list[Json]:
+    """Return what is drawn of a mean response along a covariate, one of each category if there are.
+
+    found: a curve as the API answers it. lower: the covariate's lower bound, a day for dates, whose
+    values are days since then.
+    """
+    days = date.fromisoformat(lower) if isinstance(lower, str) else None
+    at = [value + (days - EPOCH).days for value in found["at"]] if days else found["at"]
+    rest = ", ".join(
+        f"{name} {value if isinstance(value, str) else digits(value)}"
+        for name, value in found["given"].items()
+    )
+    named = {f"Expected {response}": found["expected"]} if found["expected"] else {}
+    named |= {f"{response} = {name}": one for name, one in (found["probabilities"] or {}).items()}
+    ends = ("mean", "q05", "q95", "q25", "q75")
+    return [
+        {
+            "band": {
+                "at": at,
+                "days": days is not None,
+                **{end: _short(np.array([one[end] for one in spreads])) for end in ends},
+            },
+            "words": f"{name} along {found['covariate']}: mean, and at each point the 50 % and 90 %"
+            f" interval{f'; at {rest}' if rest else ''}",
+        }
+        for name, spreads in named.items()
+    ]
+
+
 def _short(values: Floats) -> list[Any]:
     """Return numbers with five digits: what a picture shows."""
     numbers = np.asarray(values, np.float64)
@@ -104,11 +137,15 @@ def forest(parameters: list[Json]) -> Json:
     """Return the rows of a forest plot and the ticks of its axis, places in per cent of its width.
 
     parameters: of a summary on the standardised scale; only coefficients can be compared, so
-    intercepts and log_sigma are left out where there is anything else.
+    intercepts, scales and what curves are made of are left out where there is anything else.
     """
-    apart = ("Intercept", "log_sigma")
+    apart = ("Intercept", "log_sigma", "log_dispersion")
     shown = [
-        parameter for parameter in parameters if parameter["name"].split(":")[-1] not in apart
+        parameter
+        for parameter in parameters
+        if parameter["name"].split(":")[-1] not in apart
+        and not parameter["name"].startswith("sd(")
+        and not of_curve(parameter["name"])
     ] or parameters
     ends = [value for parameter in shown for value in (parameter["q05"], parameter["q95"])]
     low, high = min([*ends, 0.0]), max([*ends, 0.0])

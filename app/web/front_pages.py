@@ -4,7 +4,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, Depends, FastAPI, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from app.web import session as sessions
 from app.web.inside import Api, RefusedError
@@ -31,7 +31,7 @@ REFUSALS = {  # why a sign-in at the provider came to nothing; its own words are
     "disabled": (403, "Your user is disabled here. Ask an admin."),
     "keys": (
         409,
-        "You have as many keys and sessions as may be. Sign out elsewhere, or revoke some keys.",
+        "You may have no more keys and sessions. Sign out elsewhere, or revoke some keys.",
     ),
 }
 
@@ -66,6 +66,13 @@ async def enter(request: Request) -> Response:
         if refused.status == 401:
             message = "That key is not known here, or it has ended. Check it and paste it again."
         return await _entrance(request, then, 401, problem=message)
+
+
+@router.get("/session")
+async def session(signed: sessions.Signed) -> JSONResponse:
+    """Who is signed in, and the token of their forms: for a page that is older than the session."""
+    who = {"user": signed.user["id"], "csrf": signed.csrf}
+    return JSONResponse(who, headers={"Cache-Control": "no-store"})
 
 
 @router.post("/logout", response_model=None, dependencies=[Depends(sessions.signed_in)])
@@ -161,10 +168,9 @@ def _from_here(request: Request) -> bool:
 
 
 async def _sign_in(request: Request, error: SignInNeededError) -> Response:
-    address = f"/login?then={quote(error.then, safe='')}"
     if request.headers.get("hx-request"):
-        return Response(status_code=204, headers={"HX-Redirect": address})
-    return RedirectResponse(address, status_code=303)
+        return Response(status_code=401)  # the page stays, with what was typed
+    return RedirectResponse(f"/login?then={quote(error.then, safe='')}", status_code=303)
 
 
 async def _forged(request: Request, _: ForgedError) -> Response:
@@ -175,6 +181,9 @@ async def _forged(request: Request, _: ForgedError) -> Response:
 
 
 async def _refused(request: Request, error: RefusedError) -> Response:
+    if error.status == 401 and request.method == "GET":
+        # the session ended while the page was made: asked again, it is renewed or sign-in follows
+        return RedirectResponse(sessions.address_of(request), status_code=303)
     words = {404: "Nothing is here", 403: "Not for your role", 429: "Too many requests"}
     title = words.get(error.status, "The service said no")
     session = await sessions.whoever(request) if request.method == "GET" else None

@@ -110,11 +110,21 @@ async def plan(request: Request, signed: Signed) -> HTMLResponse:
         body.pop("accept_low_quality", None)
         values["plan"] = await signed.api.json("POST", "/v1/plans", json=body)
         values["family"] = body["model"].get("family")
-        if not values["plan"]["affordable"]:
+        if values["plan"]["affordable"]:
+            values["like_this"] = await _like(signed, body["dataset"], values["plan"]["epsilon"])
+        else:
             values["fits"] = await _left(signed, body["dataset"])
     except (NotReadError, RefusedError) as error:
         values["problem"] = problem_of(error)
     return page(request, "plan.html", signed, **values)
+
+
+async def _like(signed: Session, dataset: str, epsilon: float) -> int:
+    """Return how many jobs of this epsilon still fit, of the reader's own part if that is less."""
+    if epsilon <= 0.0:
+        return 0
+    budget = await signed.api.get(f"/v1/datasets/{dataset}/budget", job_epsilon=repr(epsilon))
+    return int(min(own["jobs_left"] for own in (budget, *budget.get("allotments", {}).values())))
 
 
 async def _left(signed: Session, dataset: str) -> float:

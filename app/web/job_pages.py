@@ -10,7 +10,7 @@ from app.web import figures, forms
 from app.web.forms import NotReadError, problem_of
 from app.web.inside import Id, Json, RefusedError
 from app.web.session import Session, Signed, fields_of
-from app.web.shown import page
+from app.web.shown import page, term
 
 router = APIRouter(include_in_schema=False)
 STATUSES = ("queued", "running", "succeeded", "failed", "cancelled")
@@ -95,11 +95,12 @@ async def job(
         if values["job"]["kind"] == "task":
             values["result"] = await signed.api.get(f"/v1/jobs/{id}/result", target=target)
         else:
-            values |= await _results(signed, values["job"], scale, all)
+            columns = values["dataset"]["columns"]
+            values |= await _results(signed, values["job"], columns, scale, all)
     return page(request, "job.html", signed, scale=scale, all=all, target=target, **values)
 
 
-async def _results(signed: Session, job: Json, scale: str, all: bool) -> Json:
+async def _results(signed: Session, job: Json, columns: list[Json], scale: str, all: bool) -> Json:
     summary, design = await asyncio.gather(
         *(
             signed.api.get(f"/v1/jobs/{job['id']}/summary", scale=units)
@@ -107,6 +108,10 @@ async def _results(signed: Session, job: Json, scale: str, all: bool) -> Json:
         )
     )
     values: Json = {"summary": summary, "forest": figures.forest(design["parameters"])}
+    smooths = {parameter["name"] for parameter in summary["parameters"]}
+    values["smooths"] = [
+        column["name"] for column in columns if f"sd(s({term(column)}))" in smooths
+    ]
     length = (summary["draws"] + summary["num_warmup"]) * summary["chains"]
     if length * len(summary["parameters"]) > figures.MAX_CELLS:
         return values
@@ -137,6 +142,23 @@ async def pair(
     kept = draws[:, summary["num_warmup"] :]
     two = figures.pair(x, y, *(kept[:, :, names.index(name)].ravel() for name in (x, y)))
     return page(request, "job_pair.html", signed, pair=two)
+
+
+@router.get("/jobs/{id}/curve", response_class=HTMLResponse)
+async def curve(request: Request, signed: Signed, id: Id, covariate: str = "") -> HTMLResponse:
+    """The mean response along a covariate, from what was released: free."""
+    values: Json = {}
+    try:
+        known = await _job(signed, id)
+        asked = {"curves": [{"covariate": covariate}]}
+        found = await signed.api.json("POST", f"/v1/jobs/{id}/posteriors", json=asked)
+        response = known["job"]["spec"]["model"]["formula"].partition("~")[0].strip()
+        columns = {column["name"]: column for column in known["dataset"]["columns"]}
+        (drawn,) = found["curves"]
+        values["curves"] = figures.curves(drawn, response, columns[covariate].get("lower"))
+    except RefusedError as error:
+        values["problem"] = problem_of(error)
+    return page(request, "job_curve.html", signed, **values)
 
 
 @router.get("/jobs/{id}/state", response_class=HTMLResponse)

@@ -13,7 +13,7 @@ from app.web.session import Session, Signed, fields_of, signed_in
 from app.web.shown import page
 
 router = APIRouter(include_in_schema=False)
-ENTRIES = 100  # of the audit trail on a page
+ENTRIES = 50  # of the audit trail on a page
 
 
 @router.get("/users", response_class=HTMLResponse)
@@ -33,7 +33,7 @@ async def _users(
 async def create(request: Request, signed: Signed) -> HTMLResponse:
     """Make a user, and show the key, which is told this once."""
     form = await fields_of(request)
-    wanted = {"name": form.get("name", ""), "role": form.get("role", "")}
+    wanted = {"name": form.get("name", ""), "role": form.get("role", "")} | _end(form)
     try:
         made = await signed.api.json("POST", "/v1/users", json=wanted)
     except RefusedError as refused:
@@ -69,9 +69,13 @@ async def add_key(request: Request, signed: Signed, id: Id) -> HTMLResponse:
 async def _made(signed: Session, path: str, form: dict[str, str]) -> Json:
     """Make a key as a form says; one that ends does so with the end of the day that was chosen."""
     wanted = {"label": form["label"]} if form.get("label") else {}
-    if day := form.get("expires_on"):
-        wanted["expires_at"] = f"{day}T23:59:59Z"
-    return await signed.api.json("POST", path, json=wanted)
+    return await signed.api.json("POST", path, json=wanted | _end(form))
+
+
+def _end(form: dict[str, str]) -> Json:
+    """When a new key of a form ends: with the end of the day that was chosen."""
+    day = form.get("expires_on")
+    return {"expires_at": f"{day}T23:59:59Z"} if day else {}
 
 
 @router.post("/users/{id}/{state}", response_model=None)

@@ -31,6 +31,20 @@ def sections(document: Json) -> list[Json]:
     ]
 
 
+def of_id(document: Json, id: str) -> Json | None:
+    """Return the operation of an identifier, None where there is none."""
+    for path, item in document["paths"].items():
+        for method in METHODS:
+            if method in item and id_of(path, method) == id:
+                return operation(path, method, item[method])
+    return None
+
+
+def id_of(path: str, method: str) -> str:
+    """Return what an operation is called in addresses."""
+    return f"{method}{path}".replace("/", "-").replace("{", "").replace("}", "")
+
+
 def operation(path: str, method: str, described: Json) -> Json:
     """Return one operation with its bodies and answers as examples."""
     bodies = [
@@ -51,7 +65,7 @@ def operation(path: str, method: str, described: Json) -> Json:
         for parameter in described.get("parameters", [])
     ]
     return {
-        "id": f"{method}{path}".replace("/", "-").replace("{", "").replace("}", ""),
+        "id": id_of(path, method),
         "method": method.upper(),
         "path": path,
         "summary": described["summary"],

@@ -98,10 +98,14 @@ async def nothing() -> dict[str, str]:
     return {}
 
 
+def address_of(request: Request) -> str:
+    """Return the path and query of a request, as a page of this service links to it."""
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
 async def _session(request: Request, fields: Callable[[], Awaitable[dict[str, str]]]) -> Session:
     cookie = request.cookies.get(COOKIE, "")
-    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    then = wanted if request.method == "GET" else "/"
+    then = address_of(request) if request.method == "GET" else "/"
     _, _, key = cookie.partition(".")
     if not key:
         raise SignInNeededError(then)

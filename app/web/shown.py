@@ -4,7 +4,7 @@ import decimal
 import json
 import keyword
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
-from app.web.names import named
+from app.web.names import named, told
 from app.web.session import Session
 
 HERE = Path(__file__).parent
@@ -93,6 +93,11 @@ def term(column: dict[str, Any], response: bool = False) -> str:
     return plain if response or column["type"] in MEASURED else f"C({plain})"
 
 
+def of_curve(parameter: str) -> bool:
+    """Whether a parameter is one of those of a smooth term, which mean little alone."""
+    return parameter.startswith("s(") and parameter.endswith("]")
+
+
 def compact(value: Any) -> str:
     """Return JSON for a script of the page, in a data block that cannot end early."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
@@ -144,12 +149,22 @@ templates.env.filters |= {
     "compact": compact,
     "size": size,
     "named": named,
+    "told": told,
     "what": what,
     "jobs_of_one": jobs_of_one,
     "term": term,
     "r_hat": r_hat,
     "exact": exact,
 }
+templates.env.tests["of_curve"] = of_curve
+
+
+def in_days(days: int) -> str:
+    """Return the day so many days from now, as a field of dates takes it."""
+    return f"{datetime.now(UTC).date() + timedelta(days=days)}"
+
+
+templates.env.globals["in_days"] = in_days
 
 
 def page(

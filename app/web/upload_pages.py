@@ -18,10 +18,14 @@ async def form(request: Request, signed: Signed) -> HTMLResponse:
     """The form, for admins."""
     if signed.role != "admin":
         raise RefusedError(403, {"detail": "Only admins upload datasets."})
-    listed, sources = await asyncio.gather(
-        signed.api.items("/v1/datasets"), signed.api.get("/v1/sources")
+    listed, sources, users = await asyncio.gather(
+        signed.api.items("/v1/datasets"),
+        signed.api.get("/v1/sources"),
+        signed.api.items("/v1/users"),
     )
-    return page(request, "upload.html", signed, datasets=listed, sources=sources["items"])
+    analysts = [one for one in users if one["role"] == "analyst" and not one["disabled_at"]]
+    known = {"datasets": listed, "sources": sources["items"], "analysts": analysts}
+    return page(request, "upload.html", signed, **known)
 
 
 @router.post("/datasets/inspect")

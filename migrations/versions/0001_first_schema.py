@@ -1,4 +1,4 @@
-"""The first schema, and the rules that keep ledger rows as they were written."""
+"""The first schema, with triggers that make ledger rows immutable."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -49,7 +49,7 @@ POSTGRESQL_RULES = (
 
 
 def create_users() -> None:
-    """The table users."""
+    """Create the table users."""
     op.create_table(
         "users",
         sa.Column("id", sa.Uuid(), nullable=False),
@@ -63,7 +63,7 @@ def create_users() -> None:
 
 
 def create_datasets() -> None:
-    """The table datasets."""
+    """Create the table datasets."""
     op.create_table(
         "datasets",
         sa.Column("id", sa.Uuid(), nullable=False),
@@ -96,7 +96,7 @@ def create_datasets() -> None:
 
 
 def create_keys() -> None:
-    """The table keys."""
+    """Create the table keys."""
     op.create_table(
         "keys",
         sa.Column("id", sa.Uuid(), nullable=False),
@@ -112,7 +112,7 @@ def create_keys() -> None:
 
 
 def create_grants() -> None:
-    """The table grants."""
+    """Create the table grants."""
     op.create_table(
         "grants",
         sa.Column("dataset_id", sa.Uuid(), nullable=False),
@@ -128,7 +128,7 @@ def create_grants() -> None:
 
 
 def create_jobs() -> None:
-    """The table jobs."""
+    """Create the table jobs."""
     op.create_table(
         "jobs",
         sa.Column("id", sa.Uuid(), nullable=False),
@@ -206,7 +206,7 @@ def create_jobs() -> None:
 
 
 def create_ledger_heads() -> None:
-    """The table ledger_heads."""
+    """Create the table ledger_heads."""
     op.create_table(
         "ledger_heads",
         sa.Column("dataset_id", sa.Uuid(), nullable=False),
@@ -231,7 +231,7 @@ def create_ledger_heads() -> None:
 
 
 def create_chain_blocks() -> None:
-    """The table chain_blocks."""
+    """Create the table chain_blocks."""
     op.create_table(
         "chain_blocks",
         sa.Column("job_id", sa.Uuid(), nullable=False),
@@ -250,7 +250,7 @@ def create_chain_blocks() -> None:
 
 
 def create_ledger_entries() -> None:
-    """The table ledger_entries."""
+    """Create the table ledger_entries."""
     op.create_table(
         "ledger_entries",
         sa.Column("dataset_id", sa.Uuid(), nullable=False),
@@ -301,7 +301,7 @@ def create_ledger_entries() -> None:
 
 
 def upgrade() -> None:
-    """Apply."""
+    """Create all tables and triggers."""
     create_users()
     create_datasets()
     create_keys()
@@ -316,7 +316,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take back, ledgers only where that was asked for; the triggers go with their tables."""
+    """Drop all tables; those of ledgers only where that was requested."""
     refuse_to_drop("ledger_entries", "audit_entries")
     op.drop_table("ledger_entries")
     op.drop_table("chain_blocks")

@@ -1,4 +1,4 @@
-"""Where a job's trace began, so that the worker goes on with it."""
+"""The trace of a job's submission, which the worker continues."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,10 +10,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Jobs that are there already have no trace."""
+    """Add the column; existing jobs have no trace."""
     op.add_column("jobs", sa.Column("traceparent", sa.String(length=55), nullable=True))
 
 
 def downgrade() -> None:
-    """Forget the traces, and nothing else."""
+    """Drop the column."""
     op.drop_column("jobs", "traceparent")

@@ -1,4 +1,4 @@
-"""Why the planner chose a job's algorithm, as the plan said when the job was taken on."""
+"""The planner's reasons for a job's algorithm, as of its submission."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,10 +10,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Jobs that are there already have none."""
+    """Add the column; existing jobs have no reasons."""
     op.add_column("jobs", sa.Column("reasons", sa.JSON(none_as_null=True), nullable=True))
 
 
 def downgrade() -> None:
-    """Forget the reasons, and nothing else."""
+    """Drop the column."""
     op.drop_column("jobs", "reasons")

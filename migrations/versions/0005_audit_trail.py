@@ -1,4 +1,4 @@
-"""The audit trail, kept as it was written; and who made a key."""
+"""The immutable audit trail, and the creator of a key."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -28,7 +28,7 @@ POSTGRESQL_RULES = (
 
 
 def upgrade() -> None:
-    """Keys that are there already were made by nobody in particular."""
+    """Create the trail; existing keys have no creator."""
     op.add_column("keys", sa.Column("created_by", sa.Uuid(), nullable=True))
     if is_there("audit_entries"):
         return
@@ -54,7 +54,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """A trail with entries stays, unread by an older release, until an upgrade."""
+    """Keep a trail with entries for a later upgrade; else drop it."""
     op.drop_column("keys", "created_by")
     if asked_to_drop() or not holds_rows("audit_entries"):
         op.drop_table("audit_entries")

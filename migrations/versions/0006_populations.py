@@ -1,4 +1,4 @@
-"""Datasets about the same people share a ledger; uploads leave a keyed, sealed fingerprint."""
+"""Ledgers shared by datasets about the same people, and encrypted fingerprints of uploads."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -24,7 +24,7 @@ AFTER = BEFORE.replace("'destroy')", "'destroy', 'join', 'restore')")
 
 
 def upgrade() -> None:
-    """Datasets that are there already keep their own ledgers and have no fingerprint."""
+    """Add columns and table; existing datasets keep their own ledgers, without fingerprints."""
     op.add_column("datasets", sa.Column("population", sa.String(length=200), nullable=True))
     op.add_column("datasets", sa.Column("ledger_id", sa.Uuid(), nullable=True))
     op.create_index(
@@ -47,7 +47,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse where an older release would not find a shared ledger; fingerprints stay."""
+    """Refuse where ledgers are shared, else drop; fingerprints are kept."""
     datasets, entries = (
         sa.table("datasets", sa.column("ledger_id")),
         sa.table("ledger_entries", sa.column("kind")),
@@ -71,7 +71,7 @@ def downgrade() -> None:
 
 
 def change_kinds(before: str, after: str) -> None:
-    """Let the ledger's entries have other kinds. SQLite cannot change a check: a new table can."""
+    """Change the allowed kinds of ledger entries, for SQLite by a new table."""
     if not is_sqlite():
         name = op.f("ck_ledger_entries_kind")
         op.drop_constraint(name, "ledger_entries")

@@ -1,4 +1,4 @@
-"""Keys with a label, an end and a last use; users who are disabled."""
+"""Labels, expiry and last use of keys, and disabled users."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Keys that are there already do not end."""
+    """Add the columns; existing keys do not expire."""
     op.add_column("keys", sa.Column("label", sa.String(length=200), nullable=True))
     for name in ("expires_at", "last_used_at"):
         op.add_column("keys", sa.Column(name, sa.DateTime(timezone=True), nullable=True))
@@ -18,7 +18,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse where an older release would let in who is shut out."""
+    """Drop the columns. Refuses where disabled users or expired keys would work again."""
     users = sa.table("users", sa.column("disabled_at"))
     keys = sa.table("keys", sa.column("expires_at"), sa.column("revoked_at"))
     ending = sa.select(sa.func.count()).where(

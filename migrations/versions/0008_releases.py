@@ -1,4 +1,4 @@
-"""What releases left behind, and verdicts on what jobs released."""
+"""Stored releases, and verdicts of jobs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Jobs that are there already have no verdict, and their releases were not kept."""
+    """Add them; existing jobs have neither."""
     op.add_column("jobs", sa.Column("verdict", sa.JSON(), nullable=True))
     if is_there("releases"):
         return
@@ -26,7 +26,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Releases were paid for: they stay, unread by an older release, until an upgrade."""
+    """Keep releases, which were paid for, for a later upgrade; drop verdicts."""
     op.drop_column("jobs", "verdict")
     if asked_to_drop() or not holds_rows("releases"):
         op.drop_table("releases")

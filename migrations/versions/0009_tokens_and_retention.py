@@ -1,4 +1,4 @@
-"""Users of an identity provider, and draws that are kept for a time only."""
+"""Users of an identity provider, and deletion of draws after a time."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,14 +10,14 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Users that are there already come with keys, and what was released is still kept."""
+    """Add the columns; existing users have keys, and existing draws are present."""
     op.add_column("users", sa.Column("subject", sa.String(length=600), nullable=True))
     op.create_index("uq_users_subject", "users", ["subject"], unique=True)
     op.add_column("jobs", sa.Column("expired_at", sa.DateTime(timezone=True), nullable=True))
 
 
 def downgrade() -> None:
-    """Refuse where an older release would show draws that are gone as an empty chain."""
+    """Drop the columns. Refuses where draws have been deleted."""
     jobs = sa.table("jobs", sa.column("expired_at"))
     gone = sa.select(sa.func.count()).where(jobs.c.expired_at.isnot(None))
     if op.get_bind().scalar(gone):

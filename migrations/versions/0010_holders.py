@@ -1,4 +1,4 @@
-"""Datasets that several data holders have rows of; a job may debit several ledgers."""
+"""Datasets of several data holders; a job may debit several ledgers."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,7 +13,7 @@ SETTLED = "uq_ledger_entries_settled_once"
 
 
 def upgrade() -> None:
-    """Datasets that are there already have one holder each."""
+    """Add the columns; existing datasets have one holder."""
     op.add_column("datasets", sa.Column("holders", sa.JSON(), nullable=True))
     op.add_column("datasets", sa.Column("pool_id", sa.Uuid(), nullable=True))
     op.create_index(op.f("ix_datasets_pool_id"), "datasets", ["pool_id"])
@@ -21,7 +21,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse where a job has debited several ledgers, which an older release cannot settle."""
+    """Revert. Refuses where a job has debited several ledgers."""
     datasets = sa.table("datasets", sa.column("pool_id"))
     held = sa.select(sa.func.count()).where(datasets.c.pool_id.isnot(None))
     if op.get_bind().scalar(held):
@@ -33,7 +33,7 @@ def downgrade() -> None:
 
 
 def change_indexes(once: list[str], settled: list[str]) -> None:
-    """Say what an entry of a job is the only one of."""
+    """Replace the unique indexes of a job's ledger entries."""
     op.drop_index(ONCE, "ledger_entries")
     op.drop_index(SETTLED, "ledger_entries")
     op.create_index(ONCE, "ledger_entries", once, unique=True)

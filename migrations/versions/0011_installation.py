@@ -1,4 +1,4 @@
-"""The installation's id and its processes; datasets that are set aside or share a ledger."""
+"""The installation's id and processes; unavailable datasets, and shared ledgers."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """The installation is named by whoever first asks for its id."""
+    """Create tables and columns; the id is made at first use."""
     op.create_table(
         "installation",
         sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
@@ -32,7 +32,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget who runs and what was set aside: an older release looks for itself."""
+    """Drop them."""
     op.drop_column("datasets", "unavailable_reason")
     op.drop_column("datasets", "unavailable_at")
     op.drop_table("processes")

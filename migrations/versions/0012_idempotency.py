@@ -1,4 +1,4 @@
-"""What an Idempotency-Key has made besides jobs: users, keys and datasets."""
+"""What Idempotency-Keys created besides jobs: users, keys and datasets."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the table."""
+    """Create the table."""
     op.create_table(
         "idempotency_keys",
         sa.Column("user_id", sa.Uuid(), nullable=False),
@@ -26,5 +26,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget them: a request that is sent again then makes another thing."""
+    """Drop the table: repeated requests then create a second resource."""
     op.drop_table("idempotency_keys")

@@ -1,4 +1,4 @@
-"""With which key a job was submitted: it does not run once that is revoked."""
+"""The API key that submitted a job; the job does not run once the key is revoked."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,12 +10,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Of jobs that are there already nobody knows."""
+    """Add the column; it is empty for existing jobs."""
     op.add_column("jobs", sa.Column("key_id", sa.Uuid(), nullable=True))
     op.create_index(op.f("ix_jobs_key_id_status"), "jobs", ["key_id", "status"])
 
 
 def downgrade() -> None:
-    """Forget it."""
+    """Drop the column."""
     op.drop_index(op.f("ix_jobs_key_id_status"), "jobs")
     op.drop_column("jobs", "key_id")

@@ -1,4 +1,4 @@
-"""A job that stops early gives back what it did not draw."""
+"""Refunds to jobs that stop early."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -19,14 +19,14 @@ OF_JOB = "(kind IN ({})) = (job_id IS NOT NULL)"
 
 
 def upgrade() -> None:
-    """Jobs that are there already paid for all that they planned."""
+    """Allow refund entries; existing jobs have none."""
     for name in ("reserved_epsilon", "reserved_mu"):
         op.add_column("jobs", sa.Column(name, sa.Double(), nullable=True))
     change_kinds(*KINDS)
 
 
 def downgrade() -> None:
-    """Refuse where something was returned, which an older release does not understand."""
+    """Revert. Refuses where a refund was made."""
     entries = sa.table("ledger_entries", sa.column("kind"))
     returned = sa.select(sa.func.count()).where(entries.c.kind == "return")
     if op.get_bind().scalar(returned):
@@ -37,7 +37,7 @@ def downgrade() -> None:
 
 
 def change_kinds(before: str, after: str) -> None:
-    """Let the ledger's entries have other kinds. SQLite cannot change a check: a new table can."""
+    """Change the allowed kinds of ledger entries, for SQLite by a new table."""
     if not is_sqlite():
         for name, check in (("kind", ALL), ("job", OF_JOB)):
             full = op.f(f"ck_ledger_entries_{name}")

@@ -1,4 +1,4 @@
-"""A dataset may declare whose rows are whose: an epsilon then protects a person."""
+"""The privacy unit of a dataset: rows, or persons with several rows."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,13 +10,13 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Nothing is declared of datasets that are there already."""
+    """Add the column; it is empty for existing datasets."""
     op.add_column("datasets", sa.Column("privacy_unit", sa.JSON(), nullable=True))
     op.add_column("jobs", sa.Column("protects", sa.JSON(), nullable=True))
 
 
 def downgrade() -> None:
-    """Refuse where a person is protected, whom an older release would charge for as a row."""
+    """Drop the column. Refuses where persons are protected."""
     datasets = sa.table("datasets", sa.column("privacy_unit", sa.JSON()))
     declared = [unit for (unit,) in op.get_bind().execute(sa.select(datasets.c.privacy_unit))]
     if any(isinstance(unit, dict) for unit in declared):

@@ -1,4 +1,4 @@
-"""What an analyst calls a job, and writes about it."""
+"""An analyst's name and note of a job."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,12 +10,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Jobs that are there already have no name and no note."""
+    """Add the columns; existing jobs have neither."""
     op.add_column("jobs", sa.Column("name", sa.String(length=200), nullable=True))
     op.add_column("jobs", sa.Column("note", sa.Text(), nullable=True))
 
 
 def downgrade() -> None:
-    """Forget them."""
+    """Drop the columns."""
     op.drop_column("jobs", "note")
     op.drop_column("jobs", "name")

@@ -1,4 +1,4 @@
-"""What analysts ask admins for: a dataset, or more budget on one."""
+"""Analysts' requests for a dataset, or for more budget."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Nobody has asked for anything yet."""
+    """Create the table."""
     op.create_table(
         "access_requests",
         sa.Column("id", sa.Uuid(), nullable=False),
@@ -52,5 +52,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget them; what was granted is in ledgers and in the audit trail."""
+    """Drop the table; ledgers and audit trail keep what was granted."""
     op.drop_table("access_requests")

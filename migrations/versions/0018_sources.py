@@ -1,4 +1,4 @@
-"""Of what source a dataset is a snapshot, and which dataset's next version it is."""
+"""The source of a dataset that is a snapshot, and the dataset that it succeeds."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,12 +10,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Datasets that are there already were uploaded."""
+    """Add the columns; existing datasets were uploaded."""
     op.add_column("datasets", sa.Column("source", sa.JSON(none_as_null=True), nullable=True))
     op.add_column("datasets", sa.Column("refreshes", sa.Uuid(), nullable=True))
 
 
 def downgrade() -> None:
-    """Forget them."""
+    """Drop the columns."""
     op.drop_column("datasets", "refreshes")
     op.drop_column("datasets", "source")

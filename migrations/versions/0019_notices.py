@@ -1,4 +1,4 @@
-"""Messages about access requests that are to be sent, and where users want them."""
+"""Queued mails about access requests, and users' addresses for them."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Nobody has given an address yet."""
+    """Create table and column; existing users have no address."""
     op.add_column("users", sa.Column("email", sa.String(254), nullable=True))
     op.create_table(
         "notices",
@@ -32,6 +32,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget them."""
+    """Drop them."""
     op.drop_table("notices")
     op.drop_column("users", "email")

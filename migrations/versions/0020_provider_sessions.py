@@ -1,4 +1,4 @@
-"""Sessions of the dashboard that an identity provider began."""
+"""Dashboard sessions signed in by an identity provider."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Nobody has signed in at a provider yet."""
+    """Create the table."""
     op.create_table(
         "provider_sessions",
         sa.Column("key_id", sa.Uuid(), nullable=False),
@@ -28,5 +28,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Forget them: they end with their keys."""
+    """Drop the table; the sessions' keys still expire."""
     op.drop_table("provider_sessions")

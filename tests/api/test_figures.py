@@ -91,3 +91,23 @@ def test_ticks_of_a_comparison_are_two_at_least_and_can_be_told_apart(
     assert all(0 < tick["at"] < 100 for tick in row["ticks"])
     written = [float(f"{value:.{count}g}") for value in values]
     np.testing.assert_allclose(np.diff(written), values[1] - values[0], rtol=1e-4)
+
+
+def test_a_curve_is_its_mean_with_intervals_of_each_point() -> None:
+    def spread(mean: float) -> dict[str, float]:
+        return {"mean": mean, "q05": mean - 2, "q25": mean - 1, "q75": mean + 1, "q95": mean + 2}
+
+    asked = {"covariate": "seen", "given": {"dose": 2.50001, "sex": "f"}, "at": [0.0, 31.0]}
+    two = [spread(3.0), spread(4.0)]
+    (one,) = figures.curves(asked | {"expected": two, "probabilities": None}, "y", "1970-02-01")
+    assert one["words"] == (
+        "Expected y along seen: mean, and at each point the 50 % and 90 % interval;"
+        " at dose 2.5, sex f"
+    )
+    band = one["band"]
+    assert (band["at"], band["days"]) == ([31.0, 62.0], True)  # days since 1970
+    assert (band["mean"], band["q05"], band["q95"]) == ([3.0, 4.0], [1.0, 2.0], [5.0, 6.0])
+    several = {"expected": [], "probabilities": {"low": two, "high": two}}
+    drawn = figures.curves(asked | several, "y", 0.0)
+    assert [found["words"].split(" along")[0] for found in drawn] == ["y = low", "y = high"]
+    assert (drawn[0]["band"]["at"], drawn[0]["band"]["days"]) == ([0.0, 31.0], False)

@@ -1,5 +1,6 @@
 """What one caller may take of the service: requests, event streams, connections."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -11,9 +12,12 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from app.api import limits
 from app.api.limits import OwnMeter, Rates, SharedMeter
+from app.api.metrics import Metrics
+from app.api.middleware import Front
 from app.services.errors import Refusal
 from app.settings import Settings
 from tests.api.support import ADMIN, CSV, METADATA, House, client, house_in, job_of, running
@@ -200,8 +204,6 @@ def _within(seconds: float, condition: Any) -> bool:
 
 def test_one_look_serves_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred streams of ten jobs: each look asks for all of them at once."""
-    import asyncio
-
     from app.api import sse
     from app.services.accounts.caller import Caller
     from app.services.results.fetch import Watched
@@ -238,8 +240,6 @@ def test_one_look_serves_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_stream_of_several_jobs_tells_what_changed_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import asyncio
-
     from app.api import sse
     from app.services.accounts.caller import Caller
     from app.services.results.fetch import Watched
@@ -260,8 +260,6 @@ def test_a_stream_of_several_jobs_tells_what_changed_and_nothing_else(
 
 
 def test_progress_of_several_jobs_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    import asyncio
-
     from app.api.routes import job_events
     from app.services.results.fetch import Watched
 
@@ -331,6 +329,44 @@ def test_a_body_that_does_not_come_is_408(hasty: str) -> None:
             answer += more
     assert b" 408 " in answer
     assert b'"request_timeout"' in answer
+
+
+def test_a_body_that_was_sent_while_the_service_was_busy_is_read() -> None:
+    """Bytes that trickle in renew no time, also after it."""
+    read: list[bytes] = []
+
+    def posted(*pieces: bytes) -> int:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            time.sleep(0.3)
+            while True:
+                message = await receive()
+                read.append(message["body"])
+                if not message["more_body"]:
+                    break
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        queue = list(pieces)
+
+        async def receive() -> Message:
+            await asyncio.sleep(0.01)
+            if not queue:
+                return {"type": "http.disconnect"}
+            return {"type": "http.request", "body": queue.pop(0), "more_body": bool(queue)}
+
+        statuses: list[int] = []
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+        front = Front(app, Metrics(), lambda _: 1000, 0.1, {})
+        asyncio.run(front(scope, receive, send))
+        return statuses[0]
+
+    assert posted(b"all at once") == 200
+    assert read == [b"all at once"]
+    assert posted(*(b"x" for _ in range(500))) == 408
 
 
 def test_a_client_that_answers_in_time_is_served(hasty: str) -> None:

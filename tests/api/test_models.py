@@ -44,6 +44,7 @@ def test_counts_that_vary_more_than_poisson_ones_from_the_plan_to_a_prediction(h
     counts = {"family": "negative_binomial", "formula": "age ~ sex"}
     asked = {"dataset": dataset, "model": counts, "privacy": {"epsilon": 0.5, "delta": 1e-6}}
     asked["accept_low_quality"] = True
+    asked["model"] = counts | {"options": {"dispersion": 0.0}}
     refused = analyst.post("/v1/jobs", json=asked)
     assert refused.status_code == 422
     assert [e["pointer"] for e in refused.json()["errors"]] == ["/model/options/dispersion"]
@@ -56,6 +57,20 @@ def test_counts_that_vary_more_than_poisson_ones_from_the_plan_to_a_prediction(h
     (one,) = told.json()["predictions"]
     assert one["expected"]["mean"] > 0.0
     assert one["response"]["q05"] < one["expected"]["q05"]  # sds are those of single large draws
+    asked["model"], asked["privacy"]["epsilon"] = counts, 3.0
+    job = analyst.post("/v1/jobs", json=asked)
+    assert job.status_code == 202, job.text
+    house.run(job.json()["id"])
+    place = f"/v1/jobs/{job.json()['id']}"
+    rows = analyst.get(f"{place}/summary").json()["parameters"]
+    assert [one["name"] for one in rows] == ["Intercept", "sex[Male]", "log_dispersion"]
+    question = {
+        "given": [{"sex": "Male"}],
+        "prior": {"log_dispersion": {"kind": "normal", "loc": 0.0, "scale": 1.0}},
+    }
+    told = analyst.post(f"{place}/posteriors", json=question)
+    assert told.status_code == 200, told.text
+    assert told.json()["predictions"][0]["response"]["mean"] > 0.0
     listed = {item["name"]: item for item in analyst.get("/v1/models").json()["items"]}
     assert "mu + mu^2 / k" in listed["negative_binomial"]["description"]
 
@@ -281,6 +296,46 @@ def test_ordered_categories_from_the_plan_to_free_predictions(house):
     assert sum(one["mean"] for one in old.values()) == pytest.approx(1.0)
     assert told["contrasts"][0]["q05"] > 0.3
     assert told["bayes_factors"][0]["log_bayes_factor"] > 5.0
+
+
+@pytest.mark.usefixtures("known_noise")
+def test_counts_with_zeros_of_their_own_from_the_plan_to_free_predictions(house):
+    analyst, rng, lines = house.user("analyst"), random.Random(3), ["age,visits"]
+    for _ in range(4000):
+        age = rng.randint(20, 80)
+        none = rng.random() < 1.0 / (1.0 + math.exp((age - 50) / 20))
+        lines.append(f"{age},{0 if none else 1 + sum(rng.random() < 0.2 for _ in range(8))}")
+    visits = {"name": "visits", "type": "number", "lower": 0, "upper": 20}
+    metadata = METADATA | {"columns": [METADATA["columns"][0], visits]}
+    uploaded = house.admin.upload(("\n".join(lines) + "\n").encode(), metadata)
+    assert uploaded.status_code == 201, uploaded.text
+    asked = {
+        "dataset": uploaded.json()["id"],
+        "model": {"family": "hurdle", "formula": "visits ~ age"},
+        "privacy": {"epsilon": 3.0, "delta": 1e-6},
+    }
+    refused = analyst.post(
+        "/v1/plans", json=asked | {"model": asked["model"] | {"family": "zero_inflated_poisson"}}
+    )
+    assert refused.status_code == 422
+    assert "write family hurdle_poisson" in refused.text
+    job = analyst.post("/v1/jobs", json=asked)
+    assert job.status_code == 202, job.text
+    house.run(job.json()["id"])
+    place = f"/v1/jobs/{job.json()['id']}"
+    done = analyst.get(place).json()
+    assert done["spec"]["model"]["family"] == "hurdle_poisson"
+    assert done["verdict"]["status"] == "reliable"
+    rows = analyst.get(f"{place}/summary").json()["parameters"]
+    assert [one["name"] for one in rows] == ["Intercept", "age", "zero_Intercept", "zero_age"]
+    given, against = {"age": 70}, {"age": 30}
+    question = {"given": [given], "comparisons": [{"given": given, "against": against}]}
+    answer = analyst.post(f"{place}/posteriors", json=question)
+    assert answer.status_code == 200, answer.text
+    (one,), (difference,) = answer.json()["predictions"], answer.json()["comparisons"]
+    assert 0.0 < one["probabilities"]["0"]["mean"] < 1.0 < one["expected"]["mean"]
+    assert difference["ratio"]["mean"] > 0.0 < difference["odds"]["mean"]
+    assert difference["multiplies"] == "mean count"
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,12 @@ def expressions() -> list[str]:
     return [*(rule["expr"] for rule in rules()), *panels]
 
 
+def test_the_guide_says_of_every_alert_what_to_do() -> None:
+    guide = (ROOT / "docs" / "guides" / "operation.md").read_text()
+    named = re.findall(r"^\| `(Dpmcmc\w+)` \|", guide, re.MULTILINE)
+    assert named == [rule["alert"] for rule in rules()]
+
+
 def told(house: House) -> str:
     """/metrics after a plan and some requests."""
     analyst = house.user("analyst")

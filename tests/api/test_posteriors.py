@@ -369,6 +369,11 @@ def test_priors_that_select_and_smaller_models_are_free(
     one = {"kind": "horseshoe", "scale": 0.1}
     for prior in (one, {"age": one}, {"age": "horseshoe(0.1)", "sex[Male]": "normal(0, 1)"}):
         assert analyst.post(path, json={"prior": prior, "num_draws": 10}).status_code == 200
+    one = {"kind": "r2d2", "mean_r2": 0.2, "prec_r2": 5, "cons_d2": 1}
+    for prior in (one, "R2D2(0.2, 5, cons_D2=1)", {"age": "R2D2()"}):
+        told = analyst.post(path, json={"prior": prior, "num_draws": 10})
+        assert told.status_code == 200, told.text
+        assert "r2d2" in {own["kind"] for own in told.json()["priors"]}
     models = {"models": ["income ~ age", "income ~ 1"], "num_draws": 10, "prior": {}}
     told = analyst.post(path, json=models).json()
     assert [one["formula"] for one in told["models"]] == [MODEL["formula"], *models["models"]]

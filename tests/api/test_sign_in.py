@@ -335,7 +335,7 @@ def test_who_has_no_role_or_is_disabled_is_told(entered: House, outside: Provide
 def test_who_has_as_many_keys_as_may_be_is_told(tmp_path: Path, outside: Provider) -> None:
     with house_in(tmp_path, max_keys_of_user=1, **outside.settings(HERE)) as house:
         signed_in(house)
-        refused(came_back(house, back(begun(house))), 409, "as many keys and sessions as may be")
+        refused(came_back(house, back(begun(house))), 409, "no more keys and sessions")
 
 
 ODD: dict[str, tuple[str, Any, str]] = {

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from app import ledger
 from app.services.jobs.kinds.chains import ChainJob
 from app.services.jobs.kinds.dry import DryChainJob
 from app.services.jobs.kinds.tasks import TaskJob
 from app.storage import files
+from app.storage.cluster import ClusterKey, Order
 from app.storage.errors import StoreAwayError
-from app.storage.files import DatasetFiles, name_of
+from app.storage.files import RowReader, name_of
 from app.storage.local_store import LocalStore
 from app.storage.store import Source
 from dpmcmc import planner
@@ -23,6 +25,7 @@ from dpmcmc.queries.summaries.statistics import Counts
 from dpmcmc.queries.tasks import StatisticTask, SummariesTask, TaskSpec, plan_task
 from dpmcmc.releases import design_rows
 from tests.api.support import Caller, House, job_of
+from tests.storage.clusters import running as cluster_running
 from tests.worker.test_run import Clock, kinds, recover, row, shown
 from worker import run as running
 from worker.lost_jobs import Recovery
@@ -127,7 +130,7 @@ def test_a_file_that_is_damaged_between_two_passes_ends_the_job_and_the_debit_st
 ) -> None:
     dataset = house.dataset()
     job = submitted(analyst, dataset)
-    folder, real, passes = house.settings.datasets_dir, DatasetFiles._tables, [0]
+    folder, real, passes = house.settings.datasets_dir, RowReader.tables, [0]
 
     def tables(*arguments: Any) -> Any:
         passes[0] += 1
@@ -138,12 +141,43 @@ def test_a_file_that_is_damaged_between_two_passes_ends_the_job_and_the_debit_st
             path.write_bytes(content)
         return real(*arguments)
 
-    monkeypatch.setattr(DatasetFiles, "_tables", tables)
+    monkeypatch.setattr(RowReader, "tables", tables)
     house.run(job)
     ended = shown(analyst, job)
     assert (ended["status"], ended["error"]["code"]) == ("failed", "dataset_unavailable")
     assert kinds(house, dataset) == PAID
     assert passes[0] == 3
+
+
+def test_a_job_is_summed_on_a_cluster_by_orders_for_the_event_that_it_paid_for(
+    house: House, analyst: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = house.dataset()
+    job = submitted(analyst, dataset)
+    seen, events = failing(monkeypatch, set(), OSError()), set()
+    unsealed, posted = ClusterKey.seal, ledger.post
+
+    def seal(key: ClusterKey, what: object, purpose: bytes) -> bytes:
+        if isinstance(what, Order):
+            events.add(what.event)
+        return unsealed(key, what, purpose)
+
+    def post(*given: Any) -> Any:
+        permit = posted(*given)
+        paid.append(permit.event_digest)
+        return permit
+
+    paid: list[str] = []
+    monkeypatch.setattr(ClusterKey, "seal", seal)
+    monkeypatch.setattr("worker.run.ledger.post", post)
+    with cluster_running(house.settings.data_dir, 1) as made:
+        monkeypatch.setattr(running, "cluster_of", lambda _: made.cluster)
+        house.run(job)
+    assert shown(analyst, job)["status"] == "succeeded"
+    assert len(seen) == READS  # this process read no row
+    assert events == set(paid)
+    assert len(paid) == 1
+    assert kinds(house, dataset) == PAID
 
 
 def test_what_reads_rows_in_pieces_is_admitted_however_many_there_are(

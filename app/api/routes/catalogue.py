@@ -39,7 +39,7 @@ from dpmcmc.samplers.algorithms import ALGORITHMS
 router = APIRouter(prefix="/v1", route_class=Route)
 
 
-def _said(thing: object) -> str:
+def _description(thing: object) -> str:
     return (inspect.getdoc(thing) or "").strip()
 
 
@@ -74,7 +74,7 @@ def models(_: Anyone) -> Listing[RegisteredOut]:
         items.append(
             RegisteredOut(
                 name=name,
-                description=_said(inspect.getmodule(model.check)),
+                description=_description(inspect.getmodule(model.check)),
                 automatic=model.rows(model.example.options) is not None,
                 options=options,
             )
@@ -88,7 +88,7 @@ def samplers(_: Anyone) -> Listing[RegisteredOut]:
     items = [
         RegisteredOut(
             name=name,
-            description=_said(_module_of(name)),
+            description=_description(_module_of(name)),
             automatic=automatic(name),
             options=_with_algorithm(_strict(TypeAdapter(sampler.options).json_schema())),
         )

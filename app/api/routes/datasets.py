@@ -82,9 +82,9 @@ router = APIRouter(prefix="/v1", tags=["datasets"], route_class=Route)
 SCHEMA_PART = {
     "type": "string",
     "format": "binary",
-    "description": "a schema file in place of metadata.columns: a table with a line for each"
-    " column and the fields name, type, lower, upper, categories, missing, integer, spikes and"
-    " description between commas, semicolons or tabs; or columns as JSON",
+    "description": "a schema file in place of metadata.columns: columns as JSON, or a table with"
+    " a line for each column. Fields stand between commas, semicolons or tabs: `name`, `type`,"
+    " `lower`, `upper`, `categories`, `missing`, `integer`, `spikes`, `description`",
 }
 SCHEMA_FORM = {"type": "object", "required": ["schema"], "properties": {"schema": SCHEMA_PART}}
 SCHEMA = {"requestBody": {"required": True, "content": {"multipart/form-data": {

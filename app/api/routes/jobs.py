@@ -84,8 +84,8 @@ OfText = Annotated[
     Query(
         max_length=200,
         pattern=WITHOUT_NUL,
-        description="only jobs with this text, in either case, in the name or the note, in the "
-        "formula, in the columns or the kind of a task, in the algorithm or in the dataset's name",
+        description="only jobs that have this text in their name, note, formula, columns, kind or "
+        "algorithm, or in the name of their dataset; large and small letters are the same",
     ),
 ]
 
@@ -303,6 +303,7 @@ def _question(body: PosteriorIn, scale: Scale) -> Question:
         effects=[EffectAsked(**dict(effect)) for effect in body.effects],
         null=body.null,
         models=body.models,
+        curves=[(curve.covariate, curve.given, curve.points) for curve in body.curves],
         scale=scale,
     )
 

@@ -51,8 +51,11 @@ def create_user(
 
     With an Idempotency-Key the same request gets the same answer for a day.
     """
-    once = idempotency.once(key, "user", body.name, body.role)
-    user, first, token = people.create(services, caller, body.name, body.role, once)
+    ends = () if body.expires_at is None else (body.expires_at,)
+    once = idempotency.once(key, "user", body.name, body.role, *ends)
+    user, first, token = people.create(
+        services, caller, body.name, body.role, once, body.expires_at
+    )
     response.headers["Location"] = f"/v1/users/{user.id}"
     return NewUser(
         **_public(user),

@@ -1,4 +1,4 @@
-"""Who may see and use which dataset and job."""
+"""Access control: which datasets and jobs a caller may see and use."""
 
 from typing import Any
 from uuid import UUID
@@ -13,14 +13,14 @@ from app.storage.rows import DatasetRow, GrantRow, JobRow, KeyRow
 
 
 def visible(caller: Caller) -> ColumnElement[bool]:
-    """The datasets that a caller may know of: an analyst's grants decide, where they are set."""
+    """Return the SQL condition of the datasets that a caller may see."""
     if caller.role != "analyst":
         return DatasetRow.id.is_not(None)
     return open_to(caller.id)
 
 
 def open_to(analyst: UUID | BindParameter[Any]) -> ColumnElement[bool]:
-    """The datasets that an analyst may use."""
+    """Return the SQL condition of the datasets that an analyst may use."""
     granted = exists().where(GrantRow.dataset_id == DatasetRow.id, GrantRow.user_id == analyst)
     return or_(DatasetRow.restricted.is_(False), granted)
 
@@ -32,7 +32,7 @@ _OWN = select(JobRow).where(JobRow.id == bindparam("job"), JobRow.user_id == bin
 
 
 def visible_dataset(session: Session, caller: Caller, dataset_id: UUID) -> DatasetRow:
-    """The dataset. Raises Refusal 404 where there is none, or none for this caller."""
+    """Return the dataset. Raises Refusal 404 where it does not exist or is not visible."""
     query = _OPEN if caller.role == "analyst" else _ANY
     dataset = session.scalar(query, {"dataset": dataset_id, "analyst": caller.id})
     if dataset is None:
@@ -41,14 +41,14 @@ def visible_dataset(session: Session, caller: Caller, dataset_id: UUID) -> Datas
 
 
 def usable_dataset(session: Session, caller: Caller, dataset_id: UUID) -> DatasetRow:
-    """The dataset, open for new jobs. Raises Refusal 404 or 409."""
+    """Return the dataset if it accepts new jobs. Raises Refusal 404 or 409."""
     dataset = visible_dataset(session, caller, dataset_id)
     check_open(dataset)
     return dataset
 
 
 def check_open(dataset: Any) -> None:
-    """Refuse what is closed to new jobs. Raises Refusal 409. dataset: a row with its moments."""
+    """Refuse a dataset that is archived or unavailable. Raises Refusal 409."""
     if dataset.destroyed_at is not None:
         raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
     if dataset.archived_at is not None:
@@ -63,7 +63,7 @@ def check_open(dataset: Any) -> None:
 
 
 def closed_to(session: Session, dataset: DatasetRow, job: JobRow) -> str | None:
-    """Why a job that waits must not run any more; None where it may.
+    """Return why a queued job may no longer run; None where it may.
 
     Most are ended when that comes about. This is for those that were taken in at that moment.
     """
@@ -76,7 +76,7 @@ def closed_to(session: Session, dataset: DatasetRow, job: JobRow) -> str | None:
 
 
 def stoppable_job(session: Session, caller: Caller, job_id: UUID) -> JobRow:
-    """A job that the caller may stop: an admin any, others their own. Raises Refusal 404."""
+    """Return a job that the caller may stop: an admin any, others their own. Raises Refusal 404."""
     if caller.role != "admin":
         return own_job(session, caller, job_id)
     job = session.get(JobRow, job_id)
@@ -86,7 +86,7 @@ def stoppable_job(session: Session, caller: Caller, job_id: UUID) -> JobRow:
 
 
 def own_job(session: Session, caller: Caller, job_id: UUID) -> JobRow:
-    """The caller's job. Raises Refusal 404 where there is none, or it is somebody else's."""
+    """Return the caller's own job. Raises Refusal 404 where it is not theirs."""
     job = session.scalar(_OWN, {"job": job_id, "user": caller.id})
     if job is None:
         raise not_found("job")

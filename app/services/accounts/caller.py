@@ -1,4 +1,4 @@
-"""Who asks."""
+"""The authenticated caller of a request."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,7 +7,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A user's id and role, the key that came with the request, and the address it came from.
+    """A user's id and role, with the key and the address that the request came from.
 
     key_id: None where the request came with a token of an identity provider, good until ends_at.
     """

@@ -1,4 +1,4 @@
-"""Keys: who comes with one, and how they are made, used and ended."""
+"""API keys: authentication by key, and how keys are created, used and revoked."""
 
 import threading
 import time
@@ -28,13 +28,13 @@ USED_SECONDS = 60.0  # how exact a key's last use is: it is a write
 
 
 class _Uses:
-    """When this process last wrote down that a key was used."""
+    """When this process last recorded the use of each key."""
 
     def __init__(self) -> None:
         self._guard, self._at = threading.Lock(), dict[UUID, float]()
 
     def due(self, key_id: UUID) -> bool:
-        """Whether it is time again; says so once."""
+        """Return whether the use of a key is due to be recorded; True once per interval."""
         now = time.monotonic()
         with self._guard:
             before = self._at.get(key_id)
@@ -48,7 +48,7 @@ _USES = _Uses()
 
 
 def works(now: datetime | BindParameter[Any]) -> ColumnElement[bool]:
-    """The SQL condition that a key, joined with its user, is valid now."""
+    """Return the SQL condition that a key, joined with its user, is valid now."""
     return (
         KeyRow.revoked_at.is_(None)
         & or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > now)
@@ -57,7 +57,7 @@ def works(now: datetime | BindParameter[Any]) -> ColumnElement[bool]:
 
 
 def living(session: Session, callers: Collection[Caller]) -> set[Caller]:
-    """Those whose key, or token, still lets them in."""
+    """Return the callers whose key or token is still valid."""
     now = utc_now()
     with_key = {caller.key_id for caller in callers}
     query = select(KeyRow.id).join(UserRow, UserRow.id == KeyRow.user_id)
@@ -74,7 +74,7 @@ def living(session: Session, callers: Collection[Caller]) -> set[Caller]:
 
 
 def _lasts(caller: Caller, now: datetime) -> bool:
-    """Whether the token that a caller came with has not ended."""
+    """Return whether the token that a caller came with has not expired."""
     return caller.ends_at is not None and caller.ends_at > now
 
 
@@ -87,7 +87,7 @@ _WHOSE = (
 
 
 def authenticate(services: Services, token: str, address: str | None = None) -> Caller | None:
-    """Whose key this is; None where nobody's, revoked, past its end, or of a disabled user.
+    """Return the caller of an API key; None if unknown, revoked, expired, or the user disabled.
 
     address: where the request came from.
     """
@@ -102,7 +102,7 @@ def authenticate(services: Services, token: str, address: str | None = None) -> 
 
 
 def _used(services: Services, key_id: UUID) -> None:
-    """Write down that a key was used. A database that takes no writes is no reason to refuse."""
+    """Record the use of a key. A failing database write is ignored."""
     now = utc_now()
     late = or_(
         KeyRow.last_used_at.is_(None),
@@ -125,7 +125,7 @@ def add(
     expires_at: datetime | None = None,
     once: Once | None = None,
 ) -> tuple[KeyRow, str]:
-    """A further key of a user, who sees who made it. Raises Refusal 404, 409 or 422.
+    """Create a further key of a user. Raises Refusal 404, 409 or 422.
 
     Made by the user with a key that ends, it ends no later: its end was somebody's limit. once: the
     request, where it is not to make another key when it is sent again.
@@ -139,12 +139,11 @@ def add(
             check_shown(services, made, key, token)
             return key, token
         _check_number(session, user_id, services.settings.max_keys_of_user)
-        if expires_at is not None and expires_at <= utc_now():
-            raise invalid("/expires_at", "This moment has passed.")
         if user_id == caller.id:
             expires_at = _no_later(session, caller, expires_at)
         key, token = make(services, session, caller, user_id, once)
-        key.label, key.expires_at = label, expires_at
+        key.label = label
+        end_at(key, expires_at)
         if once is not None:
             once.remember(session, caller, key.id)
         details = {"label": label, "expires_at": expires_at.isoformat() if expires_at else None}
@@ -153,7 +152,7 @@ def add(
 
 
 def _check_number(session: Session, user_id: UUID, most: int) -> None:
-    """Refuse one more key of a user who has as many as may be. Raises Refusal 409."""
+    """Refuse another key for a user with the maximum number. Raises Refusal 409."""
     living = select(func.count()).select_from(KeyRow).where(KeyRow.user_id == user_id, lasts())
     if (session.scalar(living) or 0) >= most:
         message = f"{most} keys of this user work, as many as may: revoke some that are not needed."
@@ -161,18 +160,19 @@ def _check_number(session: Session, user_id: UUID, most: int) -> None:
 
 
 def lasts() -> ColumnElement[bool]:
-    """The condition that a key has neither ended nor been revoked."""
+    """Return the SQL condition that a key has neither expired nor been revoked."""
     lasting = or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > utc_now())
     return KeyRow.revoked_at.is_(None) & lasting
 
 
 def key(services: Services, caller: Caller, key_id: UUID) -> KeyRow:
-    """A key without its secret: any for an admin, an own one for others. Raises Refusal 404."""
+    """Return a key without its secret, an admin's any, else an own one. Raises Refusal 404."""
     with services.sessions.read() as session:
         return _theirs(session, caller, key_id)
 
 
 def _theirs(session: Session, caller: Caller, key_id: UUID) -> KeyRow:
+    """Return the key if the caller may see it. Raises Refusal 404."""
     key = session.get(KeyRow, key_id)
     if key is None or not (caller.role == "admin" or key.user_id == caller.id):
         raise not_found("key")
@@ -180,6 +180,7 @@ def _theirs(session: Session, caller: Caller, key_id: UUID) -> KeyRow:
 
 
 def _no_later(session: Session, caller: Caller, expires_at: datetime | None) -> datetime | None:
+    """Return a new key's expiry. Raises Refusal 422 where it is after the caller's own key's."""
     end = caller.ends_at or session.scalar(
         select(KeyRow.expires_at).where(KeyRow.id == caller.key_id)
     )
@@ -193,7 +194,7 @@ def _no_later(session: Session, caller: Caller, expires_at: datetime | None) -> 
 def make(
     services: Services, session: Session, caller: Caller, user_id: UUID, once: Once | None = None
 ) -> tuple[KeyRow, str]:
-    """A key's row and its token, which is told once, or as often as one request is sent."""
+    """Return a new key's row and token. A repeated idempotent request gets the same token."""
     token = new_key() if once is None else once.token(services, caller)
     row = KeyRow(
         id=uuid4(),
@@ -206,8 +207,15 @@ def make(
     return row, token
 
 
+def end_at(key: KeyRow, moment: datetime | None) -> None:
+    """Set the expiry of a key; None: never. Raises Refusal 422 for a past moment."""
+    if moment is not None and moment <= utc_now():
+        raise invalid("/expires_at", "This moment has passed.")
+    key.expires_at = moment
+
+
 def revoke(services: Services, caller: Caller, key_id: UUID) -> None:
-    """Revoke a key at once: any for an admin, an own one for others. Twice is no error.
+    """Revoke a key immediately: an admin any, others their own. Idempotent.
 
     The jobs that were submitted with it are stopped.
 
@@ -220,7 +228,7 @@ def revoke(services: Services, caller: Caller, key_id: UUID) -> None:
 
 
 def revoke_all(services: Services, caller: Caller, user_id: UUID) -> None:
-    """Revoke every key of a user but the one that the caller came with. Twice is no error.
+    """Revoke every key of a user but the one in use. Idempotent.
 
     Raises Refusal 404, and 409 where no admin could come in any more.
     """
@@ -235,6 +243,7 @@ def revoke_all(services: Services, caller: Caller, user_id: UUID) -> None:
 
 
 def _revoke(session: Session, caller: Caller, keys: Sequence[KeyRow]) -> None:
+    """Revoke keys, with an entry in the audit trail for each."""
     ids = [key.id for key in keys]
     if not admins_left(session, KeyRow.id.not_in(ids)):
         raise Refusal(409, "last_admin_key", "This is the last key of any admin.")
@@ -246,7 +255,7 @@ def _revoke(session: Session, caller: Caller, keys: Sequence[KeyRow]) -> None:
 
 
 def admins_left(session: Session, without: ColumnElement[bool]) -> bool:
-    """Whether some admin could still come in, with a key that does not end. Locks those keys.
+    """Return whether an admin with a valid, non-expiring key would remain. Locks those keys.
 
     without: what stays.
     """

@@ -1,4 +1,4 @@
-"""Messages about access requests: admins are told of new ones, analysts of answers.
+"""Mails about access requests: new ones to admins, decisions to analysts.
 
 A message is written with what it tells of, in one transaction, and sent afterwards by the recovery
 process, again and again until it is taken or has failed for a day. It holds no word of anybody's,
@@ -29,7 +29,7 @@ SENTENCES = {
 
 
 def write(settings: Settings, session: Session, request: AccessRequestRow) -> None:
-    """Write the messages about what a request has become, of those that somebody wants."""
+    """Queue the mails about a request's new status, to users who want them."""
     if request.status not in SENTENCES:
         return
     if settings.notice_webhook:
@@ -43,7 +43,7 @@ def write(settings: Settings, session: Session, request: AccessRequestRow) -> No
 
 
 def send(services: Services) -> None:
-    """Send one message after the other that is due. What fails is due again after a while."""
+    """Send all mails that are due. A failed one is retried later."""
     while (notice := _taken(services)) is not None:
         failure = ""
         try:
@@ -60,7 +60,7 @@ def send(services: Services) -> None:
 
 
 def _taken(services: Services) -> NoticeRow | None:
-    """A message that is due, which from here on no other process takes for a while."""
+    """Return a due mail, reserved for this process for a while, or None."""
     now = utc_now()
     due = select(NoticeRow).where(NoticeRow.due_at <= now).order_by(NoticeRow.due_at).limit(1)
     with services.sessions.read() as session:  # which is not kept waiting by those who write
@@ -75,7 +75,7 @@ def _taken(services: Services) -> NoticeRow | None:
 
 
 def _deliver(services: Services, notice: NoticeRow) -> None:
-    """Send a message. Raises OutsideError. Whoever wants none any more gets none."""
+    """Send a mail, unless its recipient no longer wants any. Raises OutsideError."""
     settings, sentence = services.settings, SENTENCES[notice.status]
     link = f"{settings.public_url.rstrip('/')}/requests/{notice.request_id}"
     if not settings.public_url:

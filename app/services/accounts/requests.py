@@ -35,7 +35,7 @@ MOST_OPEN = 20  # requests of one analyst that wait for an answer
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an analyst asks for. See AccessRequestRow."""
+    """The content of an access request. See AccessRequestRow."""
 
     dataset: UUID | None
     dataset_name: str | None
@@ -46,7 +46,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What an admin grants. dataset: where the request names none by its id.
+    """What an admin grants. dataset: set where the request names none by its id.
 
     allotment: the analyst's cap from now on; None leaves it as it is. epsilon: what the dataset's
     whole budget is raised to.
@@ -60,7 +60,7 @@ class Grant:
 def create(
     services: Services, caller: Caller, wanted: Wanted, once: Once | None = None
 ) -> AccessRequestRow:
-    """Ask. Raises Refusal 404 on a dataset that the caller may not see, 409 or 429.
+    """Create an access request. Raises Refusal 404 on an invisible dataset, 409 or 429.
 
     once: the request, where it is not to ask twice when it is sent again.
     """
@@ -102,12 +102,14 @@ def create(
 
 
 def _made(services: Services, caller: Caller, once: Once) -> AccessRequestRow | None:
+    """Return the request that this idempotency key created before, or None."""
     with services.sessions.read() as session:
         earlier = once.made(session, caller)
         return None if earlier is None else session.get_one(AccessRequestRow, earlier.made_id)
 
 
 def _check_few(session: Session, caller: Caller) -> None:
+    """Refuse another request of a caller with the maximum number open. Raises Refusal 429."""
     own = (AccessRequestRow.user_id == caller.id) & (AccessRequestRow.status == "open")
     count = session.scalar(select(func.count()).select_from(AccessRequestRow).where(own)) or 0
     if count >= MOST_OPEN:
@@ -121,7 +123,7 @@ def _check_few(session: Session, caller: Caller) -> None:
 def requests(
     services: Services, caller: Caller, limit: int, cursor: str | None, status: str | None = None
 ) -> Page[AccessRequestRow]:
-    """Requests, newest first: an analyst's own ones, all for those who oversee."""
+    """Return requests, newest first: an analyst's own, or all for admins and auditors."""
     query = select(AccessRequestRow)
     if caller.role == "analyst":
         query = query.where(AccessRequestRow.user_id == caller.id)
@@ -133,7 +135,7 @@ def requests(
 
 
 def request(services: Services, caller: Caller, request_id: UUID) -> AccessRequestRow:
-    """One request. Raises Refusal 404 where there is none, or it is another analyst's."""
+    """Return a request. Raises Refusal 404 where it does not exist or is not visible."""
     with services.sessions.read() as session:
         return _request(session, caller, request_id)
 
@@ -141,6 +143,7 @@ def request(services: Services, caller: Caller, request_id: UUID) -> AccessReque
 def _request(
     session: Session, caller: Caller, request_id: UUID, *, lock: bool = False
 ) -> AccessRequestRow:
+    """Return a request that the caller may see, locked if asked. Raises Refusal 404."""
     query = select(AccessRequestRow).where(AccessRequestRow.id == request_id)
     if caller.role == "analyst":
         query = query.where(AccessRequestRow.user_id == caller.id)
@@ -157,7 +160,7 @@ def close(
     status: Literal["refused", "withdrawn"],
     answer: str | None,
 ) -> AccessRequestRow:
-    """Refuse a request, or take an own one back.
+    """Refuse a request (admin), or withdraw an own one.
 
     Raises Refusal 404, and 409 where it was decided otherwise.
     """
@@ -171,7 +174,7 @@ def close(
 def grant(
     services: Services, caller: Caller, request_id: UUID, given: Grant, answer: str | None
 ) -> AccessRequestRow:
-    """Grant a request: the dataset's grants, the cap and the budget change with it, or nothing.
+    """Grant a request: changes grants, cap and budget of the dataset in one transaction.
 
     Raises Refusal 404, 422, and 409 where it was decided otherwise or the ledger refuses.
     """
@@ -197,13 +200,14 @@ def grant(
 
 
 def _is_new(row: AccessRequestRow, status: str) -> bool:
-    """Whether this decides the request; the same decision again is no error."""
+    """Return whether this decision is new; repeating the same one is no error."""
     if row.status not in ("open", status):
         raise Refusal(409, "request_decided", f"This request was {row.status} already.")
     return row.status == "open"
 
 
 def _dataset_of(row: AccessRequestRow, given: Grant) -> UUID:
+    """Return the dataset of a request, or that which the admin names. Raises Refusal 422."""
     if row.dataset_id is None and given.dataset is None:
         raise invalid("/dataset", "The request names a dataset in words: say which one is meant.")
     if row.dataset_id is not None and given.dataset not in (None, row.dataset_id):
@@ -214,7 +218,7 @@ def _dataset_of(row: AccessRequestRow, given: Grant) -> UUID:
 def _changes(
     session: Session, caller: Caller, dataset_id: UUID, analyst: UUID, given: Grant
 ) -> dict[str, Any]:
-    """What is to change of a dataset, as a PATCH of it says it. Raises Refusal 404 or 409."""
+    """Return the changes of a dataset as a PATCH would have them. Raises Refusal 404 or 409."""
     dataset = visible_dataset(session, caller, dataset_id)
     check_open(dataset)
     changes: dict[str, Any] = {}
@@ -238,6 +242,7 @@ def _decide(
     status: str,
     answer: str | None,
 ) -> None:
+    """Record a decision, with its entry in the audit trail and its mail."""
     row.status, row.answer = status, answer
     row.decided_at, row.decided_by = utc_now(), caller.id
     session.flush()

@@ -62,7 +62,7 @@ Fields = Sequence[tuple[str, str]]
 
 
 class SignInError(Exception):
-    """Nobody was signed in. why: one of `Why`; nothing of what the provider or a browser sent."""
+    """Sign-in failed. why: one of `Why`, without anything sent by provider or browser."""
 
     def __init__(self, why: Why) -> None:
         super().__init__(why)
@@ -71,7 +71,7 @@ class SignInError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A sign-in that a browser began. then: the page that it is to see afterwards.
+    """A sign-in that a browser has begun. then: the page to show afterwards.
 
     State, nonce and verifier follow from a seed of 256 bits, and none of them from another.
     """
@@ -81,13 +81,13 @@ class Attempt:
     then: str
 
     def derived(self, purpose: str) -> str:
-        """The state, nonce or verifier."""
+        """Return the state, nonce or code verifier, derived from the seed."""
         return _base64(hmac.digest(self.seed, purpose.encode(), "sha256"))
 
 
 @dataclass(frozen=True, slots=True)
 class TokensGiven:
-    """What the provider's token endpoint gave, once it was checked."""
+    """The provider's tokens after validation."""
 
     identity: Identity
     id_token: str
@@ -97,7 +97,7 @@ class TokensGiven:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """A session that was made. key: its secret, told once; then: the page to see."""
+    """A new session. key: its secret, shown once. then: the page to show."""
 
     key_id: UUID
     key: str
@@ -105,7 +105,7 @@ class SignedIn:
 
 
 class SignIn:
-    """The dashboard's way in by the provider of the settings, for one process."""
+    """Sign-in to the dashboard by the configured identity provider, one object a process."""
 
     def __init__(self, services: Services, tokens: Tokens) -> None:
         self._services, self._settings, self._tokens = services, services.settings, tokens
@@ -115,24 +115,24 @@ class SignIn:
         self._threads = ThreadPoolExecutor(AT_ONCE, "sign-in")
 
     def close(self) -> None:
-        """Take nobody in any more."""
+        """Stop accepting sign-ins."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def begin(self, then: str) -> tuple[str, str]:
-        """The provider's address to go to, and the browser's cookie. Raises SignInError."""
+        """Return the provider's URL and the browser's cookie. Raises SignInError."""
         return await self._apart(lambda: self._begun(then))
 
     async def finish(
         self, cookie: str, query: Fields, address: str | None, label: str, lasts: timedelta
     ) -> SignedIn:
-        """Make a session of what the provider sent a browser back with. Raises SignInError.
+        """Create a session from the provider's redirect. Raises SignInError.
 
         cookie: of `begin`; address: where the request came from; lasts: the longest session.
         """
         return await self._apart(lambda: self._finished(cookie, query, address, label, lasts))
 
     async def renew(self, key: str) -> bool:
-        """Whether a session whose key has ended goes on, as the provider has said just now."""
+        """Renew a session at the provider, and return whether it continues."""
         until = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < until:
             try:
@@ -145,21 +145,21 @@ class SignIn:
         return False
 
     async def leave(self, key_id: str) -> str | None:
-        """Forget a session. Returns the provider's address that ends its own, if there is one."""
+        """Delete a session. Returns the provider's logout URL, if there is one."""
         try:
             return await self._apart(lambda: self._left(key_id))
         except SignInError:
             return None
 
     async def end(self, logout_token: str) -> bool:
-        """End the sessions that the provider says have ended; whether its word is good."""
+        """End the sessions named in a logout token; return whether the token is valid."""
         try:
             return await self._apart(lambda: self._ended(logout_token))
         except SignInError:
             return False
 
     async def _apart(self, function: Callable[[], Result]) -> Result:
-        """Run what may wait for the provider in threads of its own, which nobody else needs."""
+        """Run a function that may wait for the provider in a separate thread pool."""
         if self._inside >= AT_ONCE:
             raise SignInError("unavailable")
         self._inside += 1
@@ -169,6 +169,7 @@ class SignIn:
             self._inside -= 1
 
     def _begun(self, then: str) -> tuple[str, str]:
+        """Return the provider's URL and the cookie of a new attempt."""
         endpoint = self._endpoint("authorization_endpoint")
         then = then if len(then.encode()) <= MOST_THEN else "/"
         attempt = Attempt(secrets.token_bytes(32), int(time.time()) + ATTEMPT_SECONDS, then)
@@ -187,7 +188,7 @@ class SignIn:
         return _with(endpoint, query), _base64(self._services.vault.seal(text, ATTEMPT))
 
     def _attempt(self, cookie: str) -> Attempt:
-        """The attempt of a cookie. Raises SignInError where there is none, or it is too old."""
+        """Return the attempt in a cookie. Raises SignInError where it is invalid or expired."""
         try:
             sealed = urlsafe_b64decode(cookie + "=" * (-len(cookie) % 4))
         except ValueError:
@@ -203,6 +204,7 @@ class SignIn:
     def _finished(
         self, cookie: str, query: Fields, address: str | None, label: str, lasts: timedelta
     ) -> SignedIn:
+        """Create a session from the provider's redirect, in this thread. Raises SignInError."""
         attempt = self._attempt(cookie)
         code = self._code(attempt, query)
         sent = {
@@ -231,7 +233,7 @@ class SignIn:
         return SignedIn(made.id, key, attempt.then)
 
     def _code(self, attempt: Attempt, query: Fields) -> str:
-        """The code that the provider sent this browser back with. Raises SignInError."""
+        """Return the authorization code of a redirect. Raises SignInError."""
         sent = dict(query)
         if len(sent) < len(query) or not _same(sent.get("state", ""), attempt.derived("state")):
             raise SignInError("forged")
@@ -249,7 +251,7 @@ class SignIn:
         return code
 
     def _exchanged(self, fields: Mapping[str, str]) -> Mapping[str, Any]:
-        """The token endpoint's answer. Raises SignInError."""
+        """Return the token endpoint's answer. Raises SignInError."""
         endpoint, headers = self._endpoint("token_endpoint"), {"Accept": "application/json"}
         name = self._settings.oidc_client_id
         secret = self._settings.oidc_client_secret.get_secret_value()
@@ -278,7 +280,7 @@ class SignIn:
     def _checked(
         self, answer: Mapping[str, Any], nonce: str | None, before: Mapping[str, str] | None = None
     ) -> TokensGiven:
-        """Check what the token endpoint gave as the API checks a token. Raises SignInError.
+        """Return validated tokens, checked as the API checks a bearer token. Raises SignInError.
 
         nonce: of the attempt; None where a session is renewed, whose tokens came before.
         """
@@ -313,7 +315,7 @@ class SignIn:
         )
 
     def _identity(self, given: Sequence[str]) -> Identity:
-        """Whom the first token names that the API would take. Raises SignInError."""
+        """Return the identity of the first token that the API accepts. Raises SignInError."""
         why: Why = "token"
         for token in given:
             if not looks_like_one(token):
@@ -328,13 +330,14 @@ class SignIn:
         raise SignInError(why)
 
     def _caller(self, given: TokensGiven, address: str | None) -> Caller:
+        """Return the caller of validated tokens."""
         caller = caller_of(self._services, given.identity, address)
         if caller is None:
             raise SignInError("disabled")
         return caller
 
     def _renewed(self, key: str) -> bool | None:
-        """Whether a session goes on; None while another request renews it."""
+        """Return whether a session continues; None while another request is renewing it."""
         claimed = utc_now() + timedelta(seconds=CLAIM_SECONDS)
         with self._services.sessions.write() as session:
             digest = self._services.vault.key_digest(key)
@@ -360,7 +363,7 @@ class SignIn:
         return self._store(key_id, claimed, given, over=False)
 
     def _again(self, before: Mapping[str, str]) -> TokensGiven:
-        """What the provider gives for a refresh token. Raises SignInError."""
+        """Return new tokens for a refresh token. Raises SignInError."""
         if not before.get("refresh_token"):
             raise SignInError("token")
         sent = {"grant_type": "refresh_token", "refresh_token": before["refresh_token"]}
@@ -371,7 +374,7 @@ class SignIn:
     def _store(
         self, key_id: UUID, claimed: datetime, given: TokensGiven | None, *, over: bool
     ) -> bool:
-        """Move a session's end to that of its new token, or leave it. over: renew it no more."""
+        """Set a session's expiry to that of its new token. over: do not renew it again."""
         now = utc_now()
         with self._services.sessions.write() as session:
             held = ProviderSessionRow.renewing_until == claimed
@@ -388,7 +391,7 @@ class SignIn:
         return bool(end > now)
 
     def _of_key(self, which: Any) -> Any:
-        """The query for the session of a key that is not revoked, of a user who may come in.
+        """Return the query for the provider session of a valid key of an enabled user.
 
         It locks the session.
         """
@@ -401,6 +404,7 @@ class SignIn:
         return lasting.with_for_update(of=ProviderSessionRow)
 
     def _left(self, key_id: str) -> str | None:
+        """Delete a session and return the provider's logout URL, in this thread."""
         try:
             identifier = UUID(key_id)
         except ValueError:
@@ -421,7 +425,7 @@ class SignIn:
         return _with(endpoint, {name: value for name, value in query.items() if value})
 
     def _ended(self, logout_token: str) -> bool:
-        """As OpenID Connect Back-Channel Logout 1.0 asks. A token that comes twice does no more."""
+        """Process a back-channel logout token (OpenID Connect 1.0). Idempotent."""
         audience = self._settings.oidc_client_id
         try:
             claims = self._tokens.claims(logout_token, audience, LOGOUT_CLAIMS)
@@ -437,7 +441,7 @@ class SignIn:
         return True
 
     def _end(self, session: Session, sid: str | None, subject: str | None) -> None:
-        """End keys, which stops no job: nothing has become known that must not be."""
+        """End the keys of sessions; their jobs continue."""
         now = utc_now()
         which = select(ProviderSessionRow, KeyRow).join(
             KeyRow, KeyRow.id == ProviderSessionRow.key_id
@@ -454,20 +458,22 @@ class SignIn:
             session.delete(row)
 
     def _sealed(self, key_id: UUID, given: TokensGiven) -> bytes:
+        """Return the tokens of a session, encrypted for the database."""
         kept = {"id_token": given.id_token, "refresh_token": given.refresh_token}
         return self._services.vault.seal(json.dumps(kept).encode(), SESSION + key_id.bytes)
 
     def _opened(self, key_id: UUID, sealed: bytes) -> dict[str, str]:
-        """The tokens of a session; none where the master key has changed since."""
+        """Return the tokens of a session; empty if the master key has changed."""
         text = self._services.vault.unseal(sealed, SESSION + key_id.bytes)
         kept: dict[str, str] = json.loads(text) if text else {}
         return kept
 
     def _own(self, path: str) -> str:
+        """Return the absolute URL of a path of this service."""
         return self._settings.public_url.rstrip("/") + path
 
     def _discovered(self) -> Mapping[str, Any]:
-        """The provider's discovery document. Raises SignInError."""
+        """Return the provider's discovery document. Raises SignInError."""
         now = time.monotonic()
         if now - self._read_at < KEPT_SECONDS:
             return self._about
@@ -484,7 +490,7 @@ class SignIn:
         return about
 
     def _endpoint(self, name: str) -> str:
-        """An address of the provider, encrypted where its own is. Raises SignInError."""
+        """Return an endpoint of the provider, https where the issuer is. Raises SignInError."""
         address, issuer = self._discovered().get(name), urlsplit(self._settings.oidc_issuer)
         try:
             parts = urlsplit(address if isinstance(address, str) else "")
@@ -500,12 +506,15 @@ _SUBJECT = select(UserRow.subject).join(KeyRow, KeyRow.user_id == UserRow.id)
 
 
 def _base64(text: bytes) -> str:
+    """Return URL-safe base64 without padding."""
     return urlsafe_b64encode(text).rstrip(b"=").decode()
 
 
 def _same(given: str, expected: str) -> bool:
+    """Return whether two secrets are equal, in constant time."""
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
 def _with(address: str, query: Mapping[str, str]) -> str:
+    """Return a URL with further query parameters."""
     return f"{address}{'&' if urlsplit(address).query else '?'}{urlencode(query)}"

@@ -1,4 +1,4 @@
-"""Tokens of an identity provider (OpenID Connect) beside keys.
+"""Bearer tokens of an identity provider (OpenID Connect).
 
 A token is good where one of the provider's present keys signed it, by an asymmetric algorithm, for
 this service, and neither its end nor its beginning contradicts the clock by more than the allowed
@@ -50,7 +50,7 @@ DISCOVERY = "/.well-known/openid-configuration"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whom a token names. subject: issuer and subject, which no other user has."""
+    """The user named by a token. subject: issuer and subject together, unique."""
 
     subject: str
     name: str
@@ -59,12 +59,12 @@ class Identity:
 
 
 def fetch(url: str) -> Any:
-    """JSON from an address. Raises OutsideError or ValueError."""
+    """Return JSON from a URL. Raises OutsideError or ValueError."""
     return json.loads(exchange("GET", url, FETCH_SECONDS))
 
 
 class ProviderKeys:
-    """The provider's public keys, fetched when they are needed and again when they have changed."""
+    """The provider's public keys, fetched when first needed and again after a rotation."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ProviderKeys:
         self._fetch_of: Future[None] | None = None
 
     def fetching(self, kid: str) -> "Future[None] | None":
-        """The fetch that the key of this id needs, begun or under way; None where it needs none.
+        """Return the fetch needed for the key of this id, started or under way; else None.
 
         One thread fetches at a time, and holds up nobody whose key is known.
         """
@@ -97,7 +97,7 @@ class ProviderKeys:
         return begun
 
     def key(self, kid: str, patience: float) -> jwt.PyJWK | None:
-        """The key of this id, for which a fetch is waited for so many seconds.
+        """Return the key of this id, waiting at most `patience` seconds for a fetch.
 
         Raises Refusal 503 where no keys were ever to be had.
         """
@@ -109,12 +109,14 @@ class ProviderKeys:
         return self._keys.get(kid)
 
     def _fetch(self, now: float, begun: "Future[None]") -> None:
+        """Fetch the keys and complete the future."""
         try:
             self._read(now)
         finally:
             begun.set_result(None)
 
     def _read(self, now: float) -> None:
+        """Fetch the keys and store them."""
         try:
             document = self._get(self._address())
             usable = [k for k in document["keys"] if k.get("kty") not in SECRET_KINDS]
@@ -126,6 +128,7 @@ class ProviderKeys:
         self._fetched = now
 
     def _address(self) -> str:
+        """Return the URL of the provider's key set."""
         if self._settings.oidc_jwks_url:
             return self._settings.oidc_jwks_url
         about = self._get(self._settings.oidc_issuer.rstrip("/") + DISCOVERY)
@@ -133,19 +136,19 @@ class ProviderKeys:
 
 
 class Tokens:
-    """Reads tokens."""
+    """Validates bearer tokens."""
 
     def __init__(self, settings: Settings, keys: ProviderKeys | None = None) -> None:
         self._settings = settings
         self._keys = keys or ProviderKeys(settings)
 
     def fetching(self, token: str) -> "Future[None] | None":
-        """The fetch of the provider's keys that reading a token waits for, if any."""
+        """Return the key fetch that validating a token waits for, if any."""
         kid = _kid(token)
         return None if kid is None else self._keys.fetching(kid)
 
     def read(self, token: str, patience: float = PATIENCE_SECONDS) -> Identity | None:
-        """Whom a token names; None where it is not good. Raises Refusal 403 without a role.
+        """Return the identity of a valid token, else None. Raises Refusal 403 without a role.
 
         patience: seconds that the provider's keys are waited for, where they are being fetched.
         """
@@ -166,7 +169,7 @@ class Tokens:
         required: Collection[str] = CLAIMS,
         patience: float = PATIENCE_SECONDS,
     ) -> dict[str, Any] | None:
-        """What a token of the provider for this audience claims; None where it is not good."""
+        """Return the claims of a valid token for this audience, else None."""
         kid = _kid(token)
         if kid is None:
             return None
@@ -182,6 +185,7 @@ class Tokens:
     def _decoded(
         self, token: str, key: jwt.PyJWK, audience: str, required: Collection[str]
     ) -> dict[str, Any]:
+        """Return the claims, with signature, audience and expiry verified."""
         claims: dict[str, Any] = jwt.decode(
             token,
             key,
@@ -194,7 +198,7 @@ class Tokens:
         return claims
 
     def _role(self, claims: Mapping[str, Any]) -> str:
-        """The first role of the settings that one of the claim's values stands for."""
+        """Return the first configured role that matches a value of the role claim."""
         here: Any = claims
         for step in self._settings.oidc_role_claim.split("."):
             here = here.get(step) if isinstance(here, dict) else None
@@ -206,7 +210,7 @@ class Tokens:
 
 
 def _kid(token: str) -> str | None:
-    """The id of the key that a token names; None where no key of a provider signs such a token."""
+    """Return the key id in a token's header; None where the algorithm is not accepted."""
     try:
         head = jwt.get_unverified_header(token)
     except (jwt.PyJWTError, RecursionError, ValueError) as error:
@@ -217,14 +221,14 @@ def _kid(token: str) -> str | None:
 
 
 def looks_like_one(token: str) -> bool:
-    """Whether this has the form of a token, which no key of ours has."""
+    """Return whether a text has the form of a JWT, which no API key has."""
     return FORM.fullmatch(token) is not None
 
 
 def authenticate(
     services: Services, tokens: Tokens, token: str, address: str | None
 ) -> Caller | None:
-    """Who comes with a token; None where it is not good, or its user is disabled.
+    """Return the caller of a valid token; None if invalid or the user is disabled.
 
     The user is made at the first token, and follows the role of the last one. Nothing is waited
     for: threads are few, so that the request has waited for the provider before it took one.
@@ -234,7 +238,7 @@ def authenticate(
 
 
 def caller_of(services: Services, identity: Identity, address: str | None) -> Caller | None:
-    """The user whom a token names, made or changed where need be; None where it is disabled."""
+    """Return the caller, creating or updating its user; None if disabled."""
     with services.sessions.read() as session:
         user = _known(session, identity)
     if user is None or user.role != identity.role:
@@ -245,11 +249,12 @@ def caller_of(services: Services, identity: Identity, address: str | None) -> Ca
 
 
 def _known(session: Session, identity: Identity) -> UserRow | None:
+    """Return the user of an identity, if there is one."""
     return session.scalar(select(UserRow).where(UserRow.subject == identity.subject))
 
 
 def _written(services: Services, identity: Identity) -> UserRow:
-    """The user of a token, made or changed. Another process may do so at the same moment."""
+    """Create or update the user of an identity; safe against concurrent requests."""
     for name in (
         identity.name,
         f"{identity.name} {uuid4().hex[:8]}",

@@ -1,7 +1,8 @@
-"""Users: made with a first key, disabled, and who they are to themselves."""
+"""Users: creation with a first key, disabling, and a user's own view."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -27,7 +28,7 @@ FIRST_ADMIN = "admin"
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A user with the keys that were made, and the acts of others that concern the user."""
+    """A user with its keys, and other users' acts on them."""
 
     row: UserRow
     keys: Sequence[KeyRow]
@@ -35,11 +36,17 @@ class Person:
 
 
 def create(
-    services: Services, caller: Caller, name: str, role: str, once: Once | None = None
+    services: Services,
+    caller: Caller,
+    name: str,
+    role: str,
+    once: Once | None = None,
+    expires_at: datetime | None = None,
 ) -> tuple[UserRow, KeyRow, str]:
-    """A new user with a first key. Raises Refusal 409 where the name is taken.
+    """Create a user with a first key. Raises Refusal 409 where the name is taken, and 422.
 
-    once: the request, where it is not to make another user when it is sent again.
+    once: the request, where it is not to make another user when it is sent again. expires_at: when
+    the key ends.
     """
     if once is not None and (made := _made(services, caller, once)) is not None:
         return made
@@ -49,9 +56,12 @@ def create(
             session.add(user)
             session.flush()
             key, token = keys.make(services, session, caller, user.id, once)
+            keys.end_at(key, expires_at)
             if once is not None:
                 once.remember(session, caller, key.id)
             named = {"name": name, "role": role, "key": str(key.id)}
+            if expires_at is not None:
+                named["expires_at"] = expires_at.isoformat()
             note(session, caller, "user.create", user.id, user_id=user.id, **named)
     except IntegrityError:
         if once is not None and (made := _made(services, caller, once)) is not None:
@@ -61,7 +71,7 @@ def create(
 
 
 def _made(services: Services, caller: Caller, once: Once) -> tuple[UserRow, KeyRow, str] | None:
-    """The user that a request made before, with the first key. Raises Refusal 409 or 422."""
+    """Return the user that an idempotent request created before. Raises Refusal 409 or 422."""
     with services.sessions.read() as session:
         made = once.made(session, caller)
         if made is None:
@@ -72,7 +82,7 @@ def _made(services: Services, caller: Caller, once: Once) -> tuple[UserRow, KeyR
 
 
 def user(services: Services, user_id: UUID) -> tuple[UserRow, Sequence[KeyRow]]:
-    """A user and the keys that were made. Raises Refusal 404."""
+    """Return a user and its keys. Raises Refusal 404."""
     with services.sessions.read() as session:
         row = session.get(UserRow, user_id)
         if row is None:
@@ -82,7 +92,7 @@ def user(services: Services, user_id: UUID) -> tuple[UserRow, Sequence[KeyRow]]:
 
 
 def me(services: Services, caller: Caller) -> Person:
-    """The caller, as the caller may see: also which keys others made, and what they did."""
+    """Return the caller's own record, keys made by others and their acts included."""
     with services.sessions.read() as session:
         own = select(KeyRow).where(KeyRow.user_id == caller.id).order_by(KeyRow.created_at)
         return Person(
@@ -93,7 +103,7 @@ def me(services: Services, caller: Caller) -> Person:
 
 
 def give_email(services: Services, caller: Caller, email: str | None) -> Person:
-    """Say where the caller wants to be told of access requests; None: nowhere."""
+    """Set the caller's address for mails about access requests; None: no mails."""
     with services.sessions.write() as session:
         user = session.scalar(select(UserRow).where(UserRow.id == caller.id).with_for_update())
         if user is not None and user.email != email:
@@ -107,7 +117,7 @@ def give_email(services: Services, caller: Caller, email: str | None) -> Person:
 def disable(
     services: Services, caller: Caller, user_id: UUID, disabled: bool, reason: str | None = None
 ) -> UserRow:
-    """Shut a user out at once, jobs included, or let the user in again. Twice is no error.
+    """Disable a user and stop its jobs, or enable it again. Idempotent.
 
     What waits is cancelled and given back, what runs stops and stays paid. Raises Refusal 404, and
     409 for the last admin who can come in.
@@ -131,7 +141,7 @@ def disable(
 def users(
     services: Services, limit: int, cursor: str | None
 ) -> tuple[Page[UserRow], dict[UUID, list[KeyRow]]]:
-    """All users, newest first, and their keys."""
+    """Return a page of users, newest first, and their keys."""
     with services.sessions.read() as session:
         page = by_time(session, select(UserRow), UserRow.created_at, UserRow.id, limit, cursor)
         keys: dict[UUID, list[KeyRow]] = {user.id: [] for user in page.items}
@@ -143,7 +153,7 @@ def users(
 
 
 def ensure_admin(services: Services, token: str) -> str | None:
-    """Make the first admin where there is none; let the configured key in unless it was revoked.
+    """Create the first admin if there is none; enable the configured key unless revoked.
 
     token: the configured key, or empty. Returns the key that was made for want of one.
     """

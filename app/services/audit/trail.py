@@ -1,4 +1,4 @@
-"""Administrative acts into the audit trail, and out of it again."""
+"""Reading and writing the audit trail of administrative acts."""
 
 from typing import Any
 from uuid import UUID
@@ -21,7 +21,7 @@ def note(
     user_id: UUID | None = None,
     **details: Any,
 ) -> None:
-    """Record what a caller did (None: the service itself), last of all in its transaction."""
+    """Record an act (caller None: of the service), as the transaction's last statement."""
     act = Act(
         action=action,
         actor_id=caller.id if caller else None,
@@ -37,7 +37,7 @@ def note(
 def entries(
     services: Services, limit: int, cursor: str | None, action: str | None = None
 ) -> Page[AuditEntry]:
-    """The trail, oldest first. action: only its entries of one."""
+    """Return a page of the trail, oldest first. action: filter by one action."""
     after = by_number(cursor)
     with services.sessions.read() as session:
         rows = ledger.audit.entries(session, after, limit + 1, action)
@@ -48,7 +48,7 @@ def entries(
 def verify(
     services: Services, caller: Caller, anchor: tuple[int, str] | None
 ) -> ledger.Verification:
-    """Recompute the trail; that somebody did is an entry of it."""
+    """Verify the trail's hash chain; the verification is recorded in it."""
     with services.sessions.read() as session:
         verification = ledger.audit.verify(session, anchor)
     with services.sessions.write() as session:

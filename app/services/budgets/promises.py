@@ -1,4 +1,4 @@
-"""Which promises make sense: docs/guides/operation.md, "What a budget promises"."""
+"""Warnings about budgets too large to protect: docs/guides/operation.md."""
 
 import math
 
@@ -10,7 +10,7 @@ WEAK = 20.0  # epsilon above which a promise says little
 
 
 def warnings(epsilon: float) -> list[str]:
-    """What to say of a promise that says little."""
+    """Return warnings about an epsilon that protects little."""
     if epsilon <= WEAK:
         return []
     return [
@@ -20,7 +20,7 @@ def warnings(epsilon: float) -> list[str]:
 
 
 def jobs_within(left: float, job: float, delta: float) -> int:
-    """Return how many Gaussian jobs of epsilon `job` fit into epsilon `left`: both at delta.
+    """Return the number of Gaussian jobs of epsilon `job` within epsilon `left`, at delta.
 
     They add up in mu^2, so that it is more than left / job.
     """

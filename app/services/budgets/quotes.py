@@ -1,4 +1,4 @@
-"""The price list: what mechanisms cost in every notion of differential privacy."""
+"""Quotes: the cost of mechanisms in every notion of differential privacy."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ MAX_MECHANISMS = 32  # distinct ones; each costs computing time, repetitions of 
 
 
 def quoted(events: Sequence[Event], delta: float) -> dict[str, Any] | Fault:
-    """`quote`, or what is wrong with the events. Runs in a planner process."""
+    """Return `quote`, or the fault of the events. Runs in a planner process."""
     try:
         return quote(events, delta)
     except Refusal as refusal:
@@ -24,7 +24,7 @@ def quoted(events: Sequence[Event], delta: float) -> dict[str, Any] | Fault:
 
 
 def quote(events: Sequence[Event], delta: float) -> dict[str, Any]:
-    """Quote events one after the other. JSON-able; None stands for what has no finite bound.
+    """Return the quote of composed events as JSON values; None: no finite bound.
 
     Raises EventError where they do not compose, ValueError where delta is none, Refusal 422 where
     there are too many events or distinct mechanisms among them.
@@ -39,20 +39,20 @@ def quote(events: Sequence[Event], delta: float) -> dict[str, Any]:
 
 
 def _held(event: Event) -> list[Event]:
-    """The events right inside an event."""
+    """Return the events directly inside an event."""
     inner = getattr(event, "events", None) or (getattr(event, "event", None),)
     return [event for event in inner if event is not None]
 
 
 def _within(event: Event) -> Iterator[Event]:
-    """An event and all that it holds."""
+    """Yield an event and all events inside it."""
     yield event
     for inner in _held(event):
         yield from _within(inner)
 
 
 def _mechanisms(events: Sequence[Event]) -> int:
-    """How many distinct mechanisms are composed; parallel parts are, each for itself."""
+    """Return the number of distinct mechanisms, those of parallel parts counted separately."""
     within = [inner for event in events for inner in _within(event)]
     parts = [part for inner in within if isinstance(inner, Parallel) for part in inner.events]
     leaves = [{leaf for leaf in _within(part) if not _held(leaf)} for part in parts]
@@ -60,7 +60,7 @@ def _mechanisms(events: Sequence[Event]) -> int:
 
 
 def _finite(value: Any) -> Any:
-    """The value with null in place of infinities."""
+    """Return the value with None in place of infinities."""
     if isinstance(value, Mapping):
         return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""A database that was put back gives no budget back.
+"""Detection of restored databases: a ledger behind its anchor pays for nothing.
 
 Before a worker opens rows, the end of the ledger that paid for them is on the disk outside of the
 database; the recovery process adds other new ends, to the file, the log and the webhook. Where an
@@ -39,12 +39,12 @@ REWOUND = (
 
 
 class RewoundError(Exception):
-    """The ledger is behind its anchor; nothing may be paid from it."""
+    """The ledger is behind its anchor, so no job may be paid from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """A ledger that is behind its anchor. lost: the database does not know it at all.
+    """A ledger behind its anchor. lost: it is missing in the database.
 
     datasets: that are on it. now: where it ends.
     """
@@ -55,12 +55,12 @@ class Rewound:
 
     @property
     def lost(self) -> bool:
-        """Whether the database knows nothing of it."""
+        """Return whether the ledger is missing in the database."""
         return self.now is None and self.anchor.ledger != AUDIT
 
 
 def check(session: Session, services: Services, dataset_id: UUID) -> list[End]:
-    """Where the ledgers end that a dataset's jobs debit.
+    """Return the ends of the ledgers that a dataset's jobs debit. Raises RewoundError.
 
     session: to write, or to read and not used yet. A snapshot that is older than the anchors misses
     what a worker paid for and anchored meanwhile. Raises RewoundError where one ends too early, or
@@ -78,7 +78,7 @@ def check(session: Session, services: Services, dataset_id: UUID) -> list[End]:
 
 
 def refuse_rewound(session: Session, services: Services, dataset_id: UUID) -> None:
-    """Take nothing on whose ledger was rewound. session: as for `check`. Raises Refusal 503."""
+    """Refuse jobs on a ledger behind its anchor. Raises Refusal 503."""
     try:
         check(session, services, dataset_id)
     except RewoundError:
@@ -86,7 +86,7 @@ def refuse_rewound(session: Session, services: Services, dataset_id: UUID) -> No
 
 
 def keep(services: Services, ends: Sequence[End]) -> None:
-    """Anchor ends that are on the database's disk. Raises AnchorError."""
+    """Anchor ledger ends that are durable in the database. Raises AnchorError."""
     anchors = services.vault.anchors
     latest = anchors.latest()
     before = {end.ledger: latest.get(end.ledger) for end in ends}
@@ -100,7 +100,7 @@ def keep(services: Services, ends: Sequence[End]) -> None:
 
 
 def _append(services: Services, made: Sequence[Anchor]) -> None:
-    """Write anchors to the file, then to the log. Raises AnchorError."""
+    """Append anchors to the file, then log them. Raises AnchorError."""
     anchors = services.vault.anchors
     anchors.append(made)
     for anchor in made:
@@ -110,7 +110,7 @@ def _append(services: Services, made: Sequence[Anchor]) -> None:
 
 
 def rewound(services: Services) -> list[Rewound]:
-    """Every ledger that is behind its anchor, the audit trail included. Raises Refusal 503."""
+    """Return every ledger behind its anchor, audit trail included. Raises Refusal 503."""
     try:
         anchors = services.vault.anchors.latest()
     except AnchorError as error:
@@ -120,6 +120,7 @@ def rewound(services: Services) -> list[Rewound]:
 
 
 def _described(session: Session, anchor: Anchor) -> Rewound:
+    """Return a ledger behind its anchor with its datasets."""
     pools = select(DatasetRow.pool_id).where(DatasetRow.id == anchor.ledger)
     on_it = (
         (DatasetRow.id == anchor.ledger)
@@ -134,7 +135,7 @@ def _described(session: Session, anchor: Anchor) -> Rewound:
 
 
 def look(services: Services) -> bool:
-    """Say in one line of the log whether an older database was put back. True: it was not."""
+    """Log whether an older database was restored, and return False if so."""
     try:
         behind = rewound(services)
     except Refusal as refusal:
@@ -147,7 +148,7 @@ def look(services: Services) -> bool:
 
 
 def accept(services: Services, caller: Caller, reason: str) -> list[Rewound]:
-    """Go on with a database that was put back, booking the worst case. Returns what was rewound.
+    """Accept a restored database, charging the worst case. Returns the rewound ledgers.
 
     What was held when a ledger was anchored counts as spent; jobs that wait or run, which may have
     released before, end; a dataset that was destroyed is destroyed again. Raises Refusal 409.
@@ -159,7 +160,7 @@ def accept(services: Services, caller: Caller, reason: str) -> list[Rewound]:
         for item in behind:
             if item.now is not None and item.anchor.ledger != AUDIT:
                 _book(session, caller, item)
-        ledgers = [_told(item) for item in behind]
+        ledgers = [_as_json(item) for item in behind]
         note(session, caller, "restore.accept", reason=reason, ledgers=ledgers)
     with services.sessions.read() as session:
         _append(services, [_accepted(session, item) for item in behind])
@@ -168,6 +169,7 @@ def accept(services: Services, caller: Caller, reason: str) -> list[Rewound]:
 
 
 def _book(session: Session, caller: Caller, item: Rewound) -> None:
+    """Charge the worst case to a rewound ledger."""
     stop_all(session, None, JobRow.dataset_id.in_(item.datasets))
     place = {"rows": item.anchor.seq, "head": item.anchor.head}
     details = {"held": ledger.sums_of(item.anchor.held), "anchor": place}
@@ -183,7 +185,7 @@ def _book(session: Session, caller: Caller, item: Rewound) -> None:
 
 
 def _accepted(session: Session, item: Rewound) -> Anchor:
-    """The anchor that counts from now on."""
+    """Return the anchor that is valid from now on."""
     epoch = item.anchor.epoch + 1
     if item.anchor.ledger == AUDIT:
         return Anchor(ledger=AUDIT, epoch=epoch, **_trail_end(session))
@@ -193,11 +195,13 @@ def _accepted(session: Session, item: Rewound) -> Anchor:
 
 
 def _trail_end(session: Session) -> dict[str, Any]:
+    """Return the end of the audit trail, for its entry."""
     seq, head = ledger.audit.end(session)
     return {"seq": seq, "head": head}
 
 
-def _told(item: Rewound) -> dict[str, Any]:
+def _as_json(item: Rewound) -> dict[str, Any]:
+    """Return a rewound ledger as JSON values, for the audit trail."""
     return {
         "ledger": str(item.anchor.ledger),
         "anchor": {"rows": item.anchor.seq, "head": item.anchor.head},
@@ -207,7 +211,7 @@ def _told(item: Rewound) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Exporter:
-    """Anchors what moved, every EXPORT_SECONDS, and sends the webhook what the file has.
+    """Anchors changed ledgers every EXPORT_SECONDS, and sends new anchors to the webhook.
 
     Workers write to the file too, whenever a job has paid. The webhook gets the last line of every
     ledger that it has not got from this process, so that it misses no ledger's end, whoever wrote
@@ -221,28 +225,29 @@ class Exporter:
     _sent: dict[UUID, tuple[int, int]] = field(default_factory=dict)
 
     def round(self) -> None:
-        """Look whether it is time, and export."""
+        """Export if it is time."""
         if self._is_time():
             self.export()
 
     def export(self) -> None:
-        """Export what moved, but of ledgers that were rewound nothing."""
+        """Export changed ledgers, except rewound ones."""
         self.anchor()
         self.send()
 
     def anchor_round(self) -> None:
-        """Look whether it is time, and anchor, which waits for nothing outside of this service."""
+        """Anchor if it is time, without any network access."""
         if self._is_time():
             self.anchor()
 
     def _is_time(self) -> bool:
+        """Return whether the next export is due."""
         due = self.clock() >= self._next
         if due:
             self._next = self.clock() + EXPORT_SECONDS
         return due
 
     def anchor(self) -> None:
-        """Write what moved to the file and the log."""
+        """Write anchors of changed ledgers to the file and the log."""
         anchors = self.services.vault.anchors
         known = anchors.latest()
         with self.services.sessions.read() as session:
@@ -261,7 +266,7 @@ class Exporter:
         _append(self.services, made)
 
     def send(self) -> None:
-        """Send the webhook what it has not got yet, unless it failed lately."""
+        """Send unsent anchors to the webhook, unless it failed recently."""
         address, anchors = self.services.settings.anchor_webhook, self.services.vault.anchors
         if not address or self.clock() < self._send_from:
             return

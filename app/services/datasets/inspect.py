@@ -1,4 +1,4 @@
-"""What a file looks like, for the admin who is about to upload it, and for nobody else."""
+"""Inspection of a file before upload, for the admin who uploads it. Nothing is stored."""
 
 import re
 from collections.abc import Sequence
@@ -16,12 +16,14 @@ from dpmcmc.inputs.schema import is_date
 
 SHOWN_ROWS, SHOWN_CHARACTERS = 5, 100
 MANY = 20  # different texts of a column that has hardly any twice: an id, or free text
+MOSTLY = 0.75  # numbers or dates among the values of a column in which few words mean no value
+FEW = 3
 WHY = {"/format/decimal": TWO_WAYS, "/format/row_names": ROW_NAMES}
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A column of a file. kind: of its first values. missing: spellings of no value among them."""
+    """A column of a file. kind: of its first values. missing: spellings of missing values."""
 
     name: str
     kind: Kind
@@ -31,7 +33,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """A file at first sight. questions: (pointer, message) of what has to be declared."""
+    """The inspected file. questions: (pointer, message) of options that must be declared."""
 
     kind: Literal["csv", "parquet"]
     dialect: Dialect | None
@@ -41,7 +43,7 @@ class Inspected:
 
 
 def inspect(services: Services, file: BinaryIO, declared: Dialect) -> Inspected:
-    """Look at the beginning of a file; nothing of it is stored. Raises Refusal 422."""
+    """Inspect the beginning of a file without storing anything. Raises Refusal 422."""
     limits = Limits(file_bytes=services.settings.max_upload_bytes)
     try:
         if kind_of(file) == "parquet":
@@ -60,7 +62,10 @@ def inspect(services: Services, file: BinaryIO, declared: Dialect) -> Inspected:
     for at, name in enumerate(sample.names):
         values = [row[at] for row in sample.records if at < len(row)]
         columns.append(_found(name, values, sample.dialect, missing))
-    spelled = [one for one in SPELLINGS if any(one in column.missing for column in columns)]
+    said = dict.fromkeys(one for column in columns for one in column.missing)
+    spelled = sorted(
+        said, key=lambda one: SPELLINGS.index(one) if one in SPELLINGS else len(SPELLINGS)
+    )
     dialect = replace(sample.dialect, missing=tuple(dict.fromkeys([*declared.missing, *spelled])))
     left = set(opened(dialect))
     if "/format/thousands" not in left:  # no number with a mark was seen
@@ -73,7 +78,7 @@ def inspect(services: Services, file: BinaryIO, declared: Dialect) -> Inspected:
 
 
 def _found(name: str, values: Sequence[str], dialect: Dialect, missing: set[str]) -> Found:
-    """What the first values of a column are, spellings of no value set aside."""
+    """Return the kind of a column by its first values, missing ones excluded."""
     said = {value for value in values if value and value not in missing}
     spelled = said & set(SPELLINGS)
     words = said - spelled
@@ -84,8 +89,30 @@ def _found(name: str, values: Sequence[str], dialect: Dialect, missing: set[str]
         kind = "whole" if all(re.fullmatch(r"[+-]?[0-9]+", word) for word in words) else "number"
     elif words and all(map(is_date, words)):
         kind = "date"
+    if kind == "text":
+        own = _own_spellings(values, words, number)
+        if own:
+            found = _found(name, values, dialect, missing | own)
+            return replace(found, missing=(*found.missing, *sorted(own)))
     if (kind == "text" and len(spelled) > 1) or not words:
         spelled = set()  # words such as x and ? may be categories
-    many = len(words) > max(MANY, len(values) * 0.9)
-    skip = not name or (many and kind in ("text", "whole"))
+    given = sum(1 for value in values if value)
+    many = len(words) > max(MANY, given * 0.9)
+    prose = kind == "text" and any("\n" in word or len(word) > SHOWN_CHARACTERS for word in words)
+    skip = not name or prose or (many and kind in ("text", "whole"))
     return Found(name, kind, skip, tuple(one for one in SPELLINGS if one in spelled))
+
+
+def _own_spellings(values: Sequence[str], words: set[str], number: re.Pattern[str]) -> set[str]:
+    """Return rare words without digits among numbers or dates, such as `k.A.`.
+
+    A value such as `<5` has a digit, and is none of them: it says something.
+    """
+    for reads in (number.fullmatch, is_date):
+        others = {word for word in words if not reads(word)}
+        said = sum(1 for value in values if value in words)
+        read = sum(1 for value in values if value in words and value not in others)
+        plain = not any(re.search(r"\d", word) for word in others)
+        if 0 < len(others) <= FEW and plain and read >= MOSTLY * said:
+            return others
+    return set()

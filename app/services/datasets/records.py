@@ -1,4 +1,4 @@
-"""Datasets: read, changed by ledger entries, destroyed for good."""
+"""Dataset records: reading, changing and destroying them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,7 +47,7 @@ class Described:
 
     @property
     def status(self) -> str:
-        """The dataset's own: a population's ledger is open while one of its datasets may be."""
+        """Return the dataset's status; a shared ledger is open while one of its datasets may be."""
         if self.row.destroyed_at is not None:
             return "destroyed"
         if self.row.unavailable_at is not None:
@@ -57,7 +57,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A dataset's budget. allotments: every analyst's cap, or an analyst's own one."""
+    """A dataset's budget. allotments: every analyst's cap, or only the caller's."""
 
     balance: ledger.Balance
     allotments: Sequence[ledger.Allotted]
@@ -66,12 +66,12 @@ class Budget:
 
 
 def holders_of(session: Session, row: DatasetRow) -> list[DatasetRow]:
-    """The holders' datasets of a pooled one, in the order of its rows; of others none."""
+    """Return the holders' datasets of a pooled one, in row order; else none."""
     return [session.get_one(DatasetRow, UUID(holder["dataset"])) for holder in row.holders or ()]
 
 
 def check_users(session: Session, grants: Sequence[UUID] | None, pointer: str) -> None:
-    """Refuse grants to nobody. Raises Refusal 422."""
+    """Refuse grants to unknown users. Raises Refusal 422."""
     if not grants:
         return
     known = set(session.scalars(select(UserRow.id).where(UserRow.id.in_(grants))))
@@ -87,7 +87,7 @@ def grant(
     grants: Sequence[UUID] | None,
     reason: str | None = None,
 ) -> None:
-    """Say who may use a dataset, in its ledger and in the grants' table."""
+    """Set who may use a dataset, in its ledger and in the grants table."""
     users = None if grants is None else sorted({str(user) for user in grants})
     ledger.amend(session, dataset_id, "grant", {"users": users}, caller.id, reason)
     session.execute(delete(GrantRow).where(GrantRow.dataset_id == dataset_id))
@@ -99,6 +99,7 @@ def grant(
 
 
 def _grants(session: Session, row: DatasetRow) -> Sequence[UUID] | None:
+    """Return the users with grants; None where every analyst may use it."""
     if not row.restricted:
         return None
     query = select(GrantRow.user_id).where(GrantRow.dataset_id == row.id)
@@ -106,24 +107,24 @@ def _grants(session: Session, row: DatasetRow) -> Sequence[UUID] | None:
 
 
 def described(session: Session, row: DatasetRow) -> Described:
-    """Return a dataset with its balance and its grants, of which the API's answers are made."""
+    """Return a dataset with its balance and grants."""
     return Described(row, ledger.balance(session, row.id), _grants(session, row))
 
 
 def dataset(services: Services, caller: Caller, dataset_id: UUID) -> Described:
-    """One dataset. Raises Refusal 404."""
+    """Return one dataset. Raises Refusal 404."""
     with services.sessions.read() as session:
         return described(session, visible_dataset(session, caller, dataset_id))
 
 
 def schema(services: Services, caller: Caller, dataset_id: UUID) -> Schema:
-    """The public facts of one dataset. Raises Refusal 404."""
+    """Return the public schema of one dataset. Raises Refusal 404."""
     with services.sessions.read() as session:
         return schema_of(visible_dataset(session, caller, dataset_id))
 
 
 def datasets(services: Services, caller: Caller, limit: int, cursor: str | None) -> Page[Described]:
-    """The datasets that a caller may see, newest first."""
+    """Return a page of the datasets that a caller may see, newest first."""
     with services.sessions.read() as session:
         page = _page(session, caller, limit, cursor)
         balances = ledger.balances(session, [row.id for row in page.items])
@@ -132,12 +133,13 @@ def datasets(services: Services, caller: Caller, limit: int, cursor: str | None)
 
 
 def _page(session: Session, caller: Caller, limit: int, cursor: str | None) -> Page[DatasetRow]:
+    """Return a page of visible dataset rows."""
     query = select(DatasetRow).where(visible(caller))
     return by_time(session, query, DatasetRow.created_at, DatasetRow.id, limit, cursor)
 
 
 def budget(services: Services, caller: Caller, dataset_id: UUID) -> Budget:
-    """One dataset's budget, without its history. Raises Refusal 404."""
+    """Return a dataset's budget, without its history. Raises Refusal 404."""
     with services.sessions.read() as session:
         row = visible_dataset(session, caller, dataset_id)
         (balance,) = ledger.budgets(session, [dataset_id], _only(caller)).values()
@@ -145,7 +147,7 @@ def budget(services: Services, caller: Caller, dataset_id: UUID) -> Budget:
 
 
 def budgets(services: Services, caller: Caller, limit: int, cursor: str | None) -> Page[Budget]:
-    """The budgets of the visible datasets, each with the last steps of its history.
+    """Return budgets of the visible datasets, with recent history.
 
     A step's epsilon takes some tenths of a millisecond to work out, so that a page has MOST_STEPS
     of them at most, in equal parts.
@@ -163,14 +165,14 @@ def budgets(services: Services, caller: Caller, limit: int, cursor: str | None) 
 
 
 def _only(caller: Caller) -> UUID | None:
-    """Whose caps are told: all for those who oversee, to an analyst the own one only."""
+    """Return the analyst whose caps are shown; None: all, for admins and auditors."""
     return caller.id if caller.role == "analyst" else None
 
 
 def entries(
     services: Services, caller: Caller, dataset_id: UUID, limit: int, cursor: str | None
 ) -> Page[ledger.Entry]:
-    """A dataset's ledger, oldest first. Raises Refusal 404."""
+    """Return a page of a dataset's ledger, oldest first. Raises Refusal 404."""
     after = by_number(cursor)
     with services.sessions.read() as session:
         visible_dataset(session, caller, dataset_id)
@@ -182,7 +184,7 @@ def entries(
 def verify(
     services: Services, caller: Caller, dataset_id: UUID, anchor: tuple[int, str] | None = None
 ) -> tuple[ledger.Verification, UUID]:
-    """Recompute a dataset's ledger; that somebody did is an entry of the audit trail.
+    """Verify a dataset's ledger; the verification is recorded in the audit trail.
 
     anchor: number and hash of an entry that was there before. Returns also whose ledger it is.
     Raises Refusal 404.
@@ -201,7 +203,7 @@ def verify(
 def amend(
     services: Services, caller: Caller, dataset_id: UUID, changes: Mapping[str, Any]
 ) -> Described:
-    """Apply `privacy`, `archived`, `available`, `grants` and `allotments`, all or none.
+    """Change `privacy`, `archived`, `available`, `grants` and `allotments` atomically.
 
     The ledger and the audit trail have what was before, and the `reason`.
     Raises Refusal 404, 409, 422.
@@ -214,7 +216,7 @@ def amend(
 
 @contextmanager
 def amending() -> Iterator[None]:
-    """Raise Refusal 409 where the ledger refuses a change."""
+    """Translate a ledger's refusal into Refusal 409."""
     try:
         yield
     except ledger.AmendmentRefused:
@@ -228,7 +230,7 @@ def amend_in(
     dataset_id: UUID,
     changes: Mapping[str, Any],
 ) -> None:
-    """Change a dataset as `amend` does, in a transaction that changes more."""
+    """Apply the changes of `amend` within an open transaction."""
     row = visible_dataset(session, caller, dataset_id)
     if row.destroyed_at is not None:
         raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
@@ -254,7 +256,7 @@ def amend_in(
 
 
 def _before(session: Session, row: DatasetRow, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """What a dataset has of the members that are to change."""
+    """Return the present values of the members to be changed."""
     before: dict[str, Any] = {}
     if changes.get("privacy"):
         terms = ledger.terms_of(session, row.id)
@@ -272,7 +274,7 @@ def _before(session: Session, row: DatasetRow, changes: Mapping[str, Any]) -> di
 
 
 def _stop_closed(session: Session, row: DatasetRow, changes: Mapping[str, Any]) -> int:
-    """Stop the jobs that a change closes the dataset to: what waits is given back.
+    """Stop the jobs to which a change closes the dataset, refunding queued ones.
 
     With a holder's dataset the jobs of the pooled one are stopped, which run on its rows too.
     """
@@ -290,7 +292,7 @@ def _stop_closed(session: Session, row: DatasetRow, changes: Mapping[str, Any]) 
 
 
 def _plain(value: Any) -> Any:
-    """What was asked for, as JSON takes it."""
+    """Return a change as JSON values."""
     if isinstance(value, Mapping):
         return {str(name): _plain(held) for name, held in value.items()}
     if isinstance(value, list):
@@ -305,6 +307,7 @@ def _raise_budget(
     raised: Mapping[str, float] | None,
     reason: str | None,
 ) -> None:
+    """Raise the budget of the dataset's ledger."""
     named = {name: value for name, value in (raised or {}).items() if value is not None}
     if not named:
         return
@@ -325,7 +328,7 @@ def _raise_one(
     named: Mapping[str, float],
     reason: str | None,
 ) -> None:
-    """Raise a budget to what was named, where it is not above that already.
+    """Raise one budget to the named value, unless it is higher already.
 
     A pooled dataset's budget is no use beyond those of its holders: both are raised.
     """
@@ -341,7 +344,7 @@ def _raise_one(
 
 
 def units_on(session: Session, ledger_id: UUID) -> int:
-    """How many rows or persons a budget is for: of all datasets on its ledger, destroyed too.
+    """Return the number of rows or persons on a ledger, over all its datasets.
 
     What was released of those stays released.
     """
@@ -356,7 +359,7 @@ def _allot(
     caps: Mapping[UUID, float | None],
     reason: str | None,
 ) -> None:
-    """Cap analysts under the dataset's budget (None: no more): an entry for each change."""
+    """Cap analysts' shares of the budget (None: no cap), with a ledger entry each."""
     if not caps:
         return
     analysts = select(UserRow.id).where(UserRow.id.in_(caps), UserRow.role == "analyst")
@@ -374,6 +377,7 @@ def _allot(
 def _archive(
     session: Session, caller: Caller, row: DatasetRow, archived: bool | None, reason: str | None
 ) -> None:
+    """Archive or reopen a dataset."""
     if archived is None or archived == (row.archived_at is not None):
         return
     ledger.amend(session, row.id, "archive" if archived else "unarchive", {}, caller.id, reason)
@@ -383,7 +387,7 @@ def _archive(
 def destroy(
     services: Services, caller: Caller, dataset_id: UUID, reason: str | None = None
 ) -> None:
-    """Forget a dataset's key, stop its jobs, and delete its file. Raises Refusal 404 or 503.
+    """Delete a dataset's key and file, and stop its jobs. Raises Refusal 404 or 503.
 
     Nobody can read the file once the key is gone, so a crash between the two leaves no rows. A file
     that could not be deleted, or of which the store keeps versions, is a 503: call again. With a

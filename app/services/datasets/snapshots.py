@@ -1,4 +1,4 @@
-"""Snapshots: datasets whose rows come from a source that the operator has configured.
+"""Snapshots: datasets read from a source that the operator has configured.
 
 They go the way of an upload, with the same checks, and are registered whole or not at all.
 """
@@ -31,7 +31,7 @@ _places = threading.BoundedSemaphore(MOST_AT_ONCE)
 
 
 def offered(services: Services) -> Mapping[str, Source]:
-    """The configured sources, by name. Raises Refusal 503."""
+    """Return the configured sources, by name. Raises Refusal 503."""
     try:
         return sources_in(services.settings.sources)
     except SourcesFileError as error:
@@ -49,7 +49,7 @@ def create(
     progress: Progress,
     once: Once | None = None,
 ) -> Taken:
-    """Register what a source has now. Raises Refusal 409, 422, 429 and 503."""
+    """Create a dataset from a source's present rows. Raises Refusal 409, 422, 429 and 503."""
     if definition.reading.dialect != Dialect():
         raise invalid("/metadata/format", "a source is no text file: leave it out")
     if definition.holders is not None and definition.holders.column is None:
@@ -73,7 +73,7 @@ def refresh(
     progress: Progress,
     once: Once | None = None,
 ) -> Taken:
-    """Register what a dataset's source has now as its next version, on the same ledger.
+    """Create a dataset's next version from its source, on the same ledger.
 
     Raises Refusal 404, 409, 422, 429 and 503.
     """
@@ -85,13 +85,14 @@ def refresh(
     item = Item(**{name: source.get(name) for name in ("table", "query", "path")})
 
     def next_version() -> Definition:
+        """Return the definition of the next version."""
         return _next(services, caller, dataset_id, new_name)
 
     return _taken(services, caller, next_version, source["name"], item, progress, once)
 
 
 def _next(services: Services, caller: Caller, dataset_id: UUID, new_name: str | None) -> Definition:
-    """What the next version of a dataset is declared to be. Raises Refusal 404 and 409."""
+    """Return the definition of a dataset's next version. Raises Refusal 404 and 409."""
     with services.sessions.read() as session:
         row = visible_dataset(session, caller, dataset_id)
         if row.destroyed_at is not None:
@@ -136,6 +137,7 @@ def _taken(
     progress: Progress,
     once: Once | None,
 ) -> Taken:
+    """Ingest a source's rows as a dataset."""
     source = offered(services).get(name)
     if source is None:
         raise invalid("/source/name", "There is no such source.")
@@ -147,7 +149,7 @@ def _taken(
 
 @contextmanager
 def _place() -> Iterator[None]:
-    """One of few places. Raises Refusal 429."""
+    """Hold one of a few ingestion slots. Raises Refusal 429."""
     if not _places.acquire(blocking=False):
         raise Refusal(429, "too_many_snapshots", "Other snapshots are being taken; try again soon.")
     try:
@@ -158,7 +160,7 @@ def _place() -> Iterator[None]:
 
 @contextmanager
 def _source_errors(name: str) -> Iterator[None]:
-    """What is wrong with a source or its rows, as an answer says it. Raises Refusal."""
+    """Translate errors of a source or its rows into Refusal."""
     try:
         yield
     except SourceError as error:
@@ -171,6 +173,7 @@ def _source_errors(name: str) -> Iterator[None]:
 
 
 def _refused(name: str, error: SourceError) -> Refusal:
+    """Return the refusal for a source error."""
     if error.code == "not_offered":
         return invalid(f"/source{error.pointer}", error.message)
     detail = f"Source {name}: {error.message}. Nothing was registered."
@@ -182,7 +185,7 @@ def _refused(name: str, error: SourceError) -> Refusal:
 
 
 def _at_source(fault: Fault) -> Fault:
-    """A fault of an uploaded file lies at the source here."""
+    """Return a fault with its pointer moved from the file to the source."""
     if not fault.pointer.startswith("/file"):
         return fault
     return Fault(f"/source{fault.pointer.removeprefix('/file')}", fault.message)

@@ -1,4 +1,4 @@
-"""Whether a dataset's stored rows can be opened: looked at before a job pays for them.
+"""Check that stored rows can be decrypted, before a job pays for them.
 
 A dataset whose file is missing, damaged or another one's is set aside: its waiting jobs end with
 nothing paid, and it takes no more until an admin has put the file back and says so.
@@ -45,7 +45,7 @@ def examine(services: Services, dataset: DatasetRow, holders: Sequence[DatasetRo
 
 
 def _opens_another(services: Services, dataset: DatasetRow, holders: Sequence[DatasetRow]) -> bool:
-    """Whether this process has the installation's master key: it opens some other dataset's."""
+    """Return whether the master key decrypts some other dataset, hence is the right one."""
     own = [row.id for row in (dataset, *holders)]
     others = select(DatasetRow.id, DatasetRow.wrapped_key).where(
         DatasetRow.wrapped_key.is_not(None), DatasetRow.id.not_in(own)
@@ -56,7 +56,7 @@ def _opens_another(services: Services, dataset: DatasetRow, holders: Sequence[Da
 
 
 def check_store(services: Services) -> None:
-    """Raise StoreAwayError where this process does not reach the installation's store.
+    """Raise StoreAwayError where the store is not the installation's.
 
     A store without its mark is the installation's where it holds a file that our keys open, as
     after a move, and where no dataset has rows yet.
@@ -76,13 +76,13 @@ def check_store(services: Services) -> None:
 
 
 def mark_store(services: Services) -> None:
-    """Mark the installation's store, so that its processes know it. Raises StoreAwayError."""
+    """Write the installation's marker into the store. Raises StoreAwayError."""
     check_store(services)
     services.vault.files.mark(services.sessions.installation)
 
 
 def _is_there(services: Services, row: DatasetRow) -> bool:
-    """Whether the file of a dataset's rows is there, whole and readable with its key."""
+    """Return whether a dataset's file is present and decrypts with its key."""
     try:
         services.vault.files.examine(row)
     except (DatasetFileError, KeyFileError):
@@ -91,7 +91,7 @@ def _is_there(services: Services, row: DatasetRow) -> bool:
 
 
 def set_aside(services: Services, dataset: DatasetRow, reason: str) -> None:
-    """Take a dataset out of use, with the pooled one that its rows are part of; end what waits.
+    """Mark a dataset as unavailable, with its pooled dataset, and end its queued jobs.
 
     Whoever finds it first writes the entry of the audit trail. reason: what is wrong with the file.
     """
@@ -118,7 +118,7 @@ def set_aside(services: Services, dataset: DatasetRow, reason: str) -> None:
 
 
 def set_aside_where_broken(services: Services, datasets: Sequence[DatasetRow]) -> bool:
-    """Set those aside whose own file is at fault. Says whether there was one.
+    """Mark datasets with broken files as unavailable. Returns whether there was one.
 
     datasets: one, or a pooled one and its holders, whose files have its rows.
     """
@@ -134,7 +134,7 @@ def set_aside_where_broken(services: Services, datasets: Sequence[DatasetRow]) -
 
 
 def _waiting(session: Session, dataset_ids: Sequence[UUID]) -> Sequence[UUID]:
-    """The jobs that no worker has, held until the transaction ends."""
+    """Return the unclaimed jobs of datasets, locked for the transaction."""
     waits = (
         select(JobRow.id)
         .where(JobRow.dataset_id.in_(dataset_ids), JobRow.status.in_(("queued", "running")))
@@ -146,7 +146,7 @@ def _waiting(session: Session, dataset_ids: Sequence[UUID]) -> Sequence[UUID]:
 
 
 def put_back(services: Services, session: Session, caller: Caller, dataset: DatasetRow) -> None:
-    """Use a dataset again whose file is right by now, and what was set aside because of it.
+    """Make a repaired dataset available again, with pooled ones that depend on it.
 
     Raises Refusal 409, and StoreAwayError.
     """

@@ -1,4 +1,4 @@
-"""Uploads: taken in whole or not at all, and held against everything that was uploaded before."""
+"""Uploads: ingested atomically, and compared with the fingerprints of all earlier uploads."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -68,7 +68,7 @@ MAX_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class Holders:
-    """Who has which rows: a column that names them and is not stored, or a file of each."""
+    """The data holders of the rows: a column that names them, or one file for each."""
 
     names: tuple[str, ...]
     column: str | None = None
@@ -76,7 +76,7 @@ class Holders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """What an admin declares about an upload. population: whom the rows are about.
+    """An admin's declaration of an upload. population: whom the rows are about.
 
     separate_budget: why rows that were here before get a budget besides the earlier one.
     shares_ledger_with: a dataset whose ledger and budget these rows are to have. privacy_unit:
@@ -107,7 +107,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An earlier dataset that an upload is like. shared: whether it shares that one's ledger."""
+    """An earlier dataset similar to an upload. shared: whether they share a ledger."""
 
     dataset_id: UUID
     ledger_id: UUID
@@ -118,7 +118,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was taken in. seen, cut: for its admin only.
+    """The created dataset. seen, cut: similar uploads and dropped rows, for the admin only.
 
     cut: of persons with more rows than max_rows, how many there are and how many rows they lost.
     """
@@ -135,7 +135,7 @@ def create(
     files: Sequence[Input],
     once: Once | None = None,
 ) -> Taken:
-    """Take an upload in: encrypted files first, then records and ledgers in one transaction.
+    """Ingest an upload: encrypted files first, then records in one transaction.
 
     files: one, or a snapshot; or one of each data holder, in the order of their names. once: the
     request, where it is not to make another dataset when it is sent again.
@@ -152,7 +152,7 @@ def create(
 
 
 def made_before(services: Services, caller: Caller, once: Once | None) -> Taken | None:
-    """The dataset that a request made before. Raises Refusal 422."""
+    """Return the dataset that an idempotent request created before. Raises Refusal 422."""
     if once is None:
         return None
     with services.sessions.read() as session:
@@ -169,6 +169,7 @@ def _created(
     files: Sequence[Input],
     once: Once | None,
 ) -> Taken:
+    """Ingest the files and record the dataset."""
     terms = _terms(definition)
     _check_files(definition, len(files))
     check_store(services)
@@ -201,7 +202,7 @@ def _created(
 
 
 def check_newest(session: Session, dataset_id: UUID) -> None:
-    """Refuse to refresh what has a later version. Raises Refusal 409."""
+    """Refuse to refresh a dataset that has a later version. Raises Refusal 409."""
     later = select(DatasetRow.id).where(
         DatasetRow.refreshes == dataset_id, DatasetRow.destroyed_at.is_(None)
     )
@@ -211,7 +212,7 @@ def check_newest(session: Session, dataset_id: UUID) -> None:
 
 
 def _check_files(definition: Definition, number: int) -> None:
-    """Refuse other files than were declared, and names that are too long beside the dataset's."""
+    """Refuse undeclared or missing files, and names that are too long."""
     holders = definition.holders
     wanted = 1 if holders is None or holders.column is not None else len(holders.names)
     if number != wanted:
@@ -230,7 +231,7 @@ def _check_files(definition: Definition, number: int) -> None:
 def _ingested(
     services: Services, definition: Definition, ids: Sequence[UUID], files: Sequence[Input]
 ) -> tuple[tuple[Column, ...], Sequence[Stored], list[Fingerprint]]:
-    """Parse and encrypt the rows of each dataset, and make its fingerprint. Raises Refusal."""
+    """Parse and encrypt the rows of each dataset, and fingerprint them. Raises Refusal."""
     limits = Limits(file_bytes=services.settings.max_upload_bytes)
     vault, holders = services.vault, definition.holders
     apart: dict[str, str] = {}  # where faults are of columns that are not stored
@@ -267,11 +268,12 @@ def _ingested(
 
 
 def _by_person(definition: Definition) -> bool:
-    """Whether one person may have several rows."""
+    """Return whether one person may have several rows."""
     return isinstance(unit_of(definition.privacy_unit), PrivacyUnit)
 
 
 def _name(definition: Definition, holder: str) -> str:
+    """Return a holder's dataset name."""
     return f"{definition.name}/{holder}" if holder else definition.name
 
 
@@ -284,6 +286,7 @@ def _row(
     rows: int,
     wrapped_key: bytes,
 ) -> DatasetRow:
+    """Return the record of one dataset."""
     return DatasetRow(
         id=dataset_id,
         name=_name(definition, holder),
@@ -309,7 +312,7 @@ def _pool(
     columns: Sequence[Column],
     rows: Sequence[DatasetRow],
 ) -> DatasetRow:
-    """The pooled dataset of its holders'. Its key opens nothing: it is there to be destroyed."""
+    """Return the pooled dataset of several holders. Its key decrypts nothing."""
     at, whole = uuid4(), sum(row.rows for row in rows)
     key = services.vault.files.new_key(at)[1]
     pool = _row(definition, caller, columns, at, "", whole, key)
@@ -324,6 +327,7 @@ def _pool(
 
 
 def _terms(definition: Definition) -> FilterTerms:
+    """Return the privacy guarantee that the upload declares."""
     try:
         return FilterTerms(
             definition.epsilon,
@@ -348,7 +352,7 @@ def _record(
     made: Sequence[Fingerprint],
     once: Once | None,
 ) -> Taken:
-    """Write the records. pool: of several holders. rows, made: of each dataset that holds rows."""
+    """Write the records. pool: of several holders. rows, made: of each holder's dataset."""
     compared = rows if pool is not None else rows[:1]  # whose rows the others have
     looked_at = [_Earlier(services) for _ in compared]
     with services.sessions.read() as session:
@@ -384,7 +388,7 @@ def _new(
     definition: Definition,
     alike: Sequence[Seen] = (),
 ) -> Sequence[Seen]:
-    """Write a dataset's record, its ledger and its grants. alike: earlier uploads, by likeness.
+    """Write a dataset's record, ledger and grants. alike: similar earlier uploads.
 
     Returns those that the uploading admin is to know of.
     """
@@ -414,7 +418,7 @@ def _new(
 
 
 def _origin(row: DatasetRow) -> dict[str, Any]:
-    """What the trail says of a snapshot: of what, and which dataset's next version it is."""
+    """Return a snapshot's source and predecessor, for the audit trail."""
     origin = {"source": row.source, "refreshes": row.refreshes and str(row.refreshes)}
     return {name: value for name, value in origin.items() if value is not None}
 
@@ -428,7 +432,7 @@ def _open(
     definition: Definition,
     alike: Sequence[Seen],
 ) -> Sequence[Seen]:
-    """A ledger of its own, or that of the dataset's population, or of the same rows before."""
+    """Open or join a ledger: its own, its population's, or that of equal earlier rows."""
     first = _first_of(services, session, row.population, terms)
     together = row.units + (0 if first is None else units_on(session, first))
     reason, joined = definition.separate_budget, None
@@ -477,7 +481,7 @@ def _open(
 
 
 def _together(session: Session, ledger_id: UUID, row: DatasetRow, like: Seen | None) -> int:
-    """How many rows or persons a ledger is for once a dataset joins it.
+    """Return the number of rows or persons on a ledger once a dataset joins it.
 
     like: a dataset on that ledger that surely has rows or persons of the same.
     """
@@ -498,7 +502,7 @@ def _check_persons(alike: Sequence[Seen], first: UUID | None) -> None:
 
 
 def _check_unit(session: Session, ledger_id: UUID, row: DatasetRow, joined: Seen | None) -> None:
-    """Refuse a ledger of persons for rows, and one of rows for persons. Raises Refusal 422."""
+    """Refuse to mix ledgers of persons and of rows. Raises Refusal 422."""
     on_it = func.coalesce(DatasetRow.ledger_id, DatasetRow.id) == ledger_id
     for other in session.scalars(select(DatasetRow).where(on_it, DatasetRow.id != row.id)):
         if other.unit != row.unit:
@@ -507,7 +511,7 @@ def _check_unit(session: Session, ledger_id: UUID, row: DatasetRow, joined: Seen
 
 
 def _ledger_named(session: Session, dataset_id: UUID) -> UUID:
-    """The ledger of the dataset with which an upload is to share one. Raises Refusal 422."""
+    """Return the ledger of the dataset that an upload shall share. Raises Refusal 422."""
     named = session.get(DatasetRow, dataset_id)
     if named is None:
         raise invalid("/metadata/shares_ledger_with", "There is no such dataset.")
@@ -521,7 +525,7 @@ def _check_promise(
     terms: FilterTerms,
     joined: Seen | None = None,
 ) -> None:
-    """Refuse an upload that promises more than the ledger it would join. Raises Refusal 422, 503.
+    """Refuse a weaker guarantee than the ledger's to be joined. Raises Refusal 422, 503.
 
     joined: the earlier upload because of which it would.
     """
@@ -536,7 +540,7 @@ def _check_promise(
 
 
 def _seen_refused(pointer: str, message: str, seen: Seen | None) -> Refusal:
-    """422 for an upload that cannot share the ledger of the rows that it has."""
+    """Return Refusal 422 for an upload that cannot join the ledger of its rows."""
     if seen is None:
         return invalid(pointer, message)
     faults = [Fault(pointer, f"{message} {SAY_WHY}")]
@@ -547,7 +551,7 @@ def _seen_refused(pointer: str, message: str, seen: Seen | None) -> Refusal:
 def _first_of(
     services: Services, session: Session, population: str | None, terms: FilterTerms
 ) -> UUID | None:
-    """The dataset that holds a population's ledger. Raises Refusal 422 for another budget."""
+    """Return the dataset with a population's ledger. Raises Refusal 422 on another budget."""
     if population is None:
         return None
     whose = func.coalesce(DatasetRow.ledger_id, DatasetRow.id, type_=DatasetRow.id.type)
@@ -572,7 +576,7 @@ def _first_of(
 
 
 class _Earlier:
-    """The uploads before, each compared once."""
+    """The earlier uploads, each compared with the new one once."""
 
     def __init__(self, services: Services) -> None:
         self._fingerprints = services.vault.fingerprints
@@ -580,7 +584,7 @@ class _Earlier:
         self._alike: list[tuple[DatasetRow, Likeness]] = []
 
     def compare(self, session: Session, made: Fingerprint) -> None:
-        """Look at those that were not there at the last look."""
+        """Compare with uploads added since the last comparison."""
         known = select(FingerprintRow.dataset_id)
         for dataset_id in set(session.scalars(known)) - self._compared:
             self._compared.add(dataset_id)
@@ -591,7 +595,7 @@ class _Earlier:
                 self._alike.append((session.get_one(DatasetRow, dataset_id), like))
 
     def alike(self) -> list[Seen]:
-        """Those that are like the upload: the most alike first, then the oldest."""
+        """Return similar uploads, most similar first, then oldest."""
         by_likeness = sorted(self._alike, key=lambda one: one[0].created_at)
         by_likeness.sort(key=lambda one: one[1].strength, reverse=True)
         return [
@@ -601,14 +605,14 @@ class _Earlier:
 
 
 def _plain(seen: Seen) -> Mapping[str, Any]:
-    """As ledger and trail keep it: of persons not how many, as auditors read both."""
+    """Return a similar upload for ledger and trail, without the number of persons."""
     kept: dict[str, Any] = {"dataset": str(seen.dataset_id), "destroyed": seen.destroyed}
     kept |= {"kind": seen.like.kind, "sure": seen.like.sure}
     return kept if seen.like.kind == "persons" else kept | {"share": round(seen.like.share, 2)}
 
 
 def kind_of(file: Input) -> Format:
-    """Whether an upload is Parquet, text ("csv") or a snapshot of a source."""
+    """Return the format of an upload: "parquet", "csv" or a snapshot."""
     if isinstance(file, Snapshot):
         return "source"
     file.seek(0)
@@ -618,7 +622,7 @@ def kind_of(file: Input) -> Format:
 
 
 def refused(error: IngestError, apart: Mapping[str, str] = MappingProxyType({})) -> Refusal:
-    """An upload's faults. Places among the declared columns lie in the metadata.
+    """Return the refusal of an upload, with pointers into its metadata.
 
     apart: places of columns that are not declared among them, and where they are named.
     """

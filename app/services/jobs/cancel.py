@@ -1,4 +1,4 @@
-"""Cancel a job: a queued one gives its reservation back, a running one stops and stays paid."""
+"""Cancelling jobs: a queued job is refunded; a running one stops and stays paid."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -22,7 +22,7 @@ TOO_MANY = "Too many of your jobs of the last hour were cancelled before they ra
 
 
 def cancel(services: Services, caller: Caller, job_id: UUID) -> JobRow:
-    """Cancel a job; twice is no error. An admin may cancel any, which its analyst sees.
+    """Cancel a job (admin: any). Idempotent.
 
     Raises Refusal 404 or 409 job_finished.
     """
@@ -39,7 +39,7 @@ def cancel(services: Services, caller: Caller, job_id: UUID) -> JobRow:
 
 
 def refuse_after_many(session: Session, services: Services, caller: Caller) -> None:
-    """Take no more jobs of somebody who has cancelled so many before they ran. Raises Refusal 429.
+    """Refuse jobs of an analyst with too many recent cancellations. Raises Refusal 429.
 
     Each of them leaves entries in ledgers, and nothing deletes those.
     """
@@ -57,7 +57,7 @@ def refuse_after_many(session: Session, services: Services, caller: Caller) -> N
 
 
 def stop(session: Session, job_id: UUID, code: str | None = None) -> None:
-    """Void a job that no worker has claimed; ask a running one to stop.
+    """Void an unclaimed job; request a running one to stop.
 
     code: why, where it is not its analyst who cancels it. The job says so.
     """
@@ -76,7 +76,7 @@ def stop(session: Session, job_id: UUID, code: str | None = None) -> None:
 
 
 def stop_all(session: Session, code: str | None, *conditions: ColumnElement[bool]) -> int:
-    """Stop the jobs that have not ended and meet the conditions. Returns how many there were.
+    """Stop unfinished jobs that meet the conditions. Returns their number.
 
     Call it before anything else locks a ledger: a claim locks its job first.
     """
@@ -94,7 +94,7 @@ def stop_all(session: Session, code: str | None, *conditions: ColumnElement[bool
 
 
 def end_waiting(session: Session, job_id: UUID, code: str) -> bool:
-    """Fail a job that no worker has, for want of what `code` names; give back what was not paid.
+    """Fail an unclaimed job with error `code`, and release its reservation.
 
     Says whether it was there.
     """
@@ -114,7 +114,7 @@ def end_waiting(session: Session, job_id: UUID, code: str) -> bool:
 
 
 def give_back(session: Session, job_id: UUID, reason: str) -> None:
-    """Void a job's reservation; one that opens no rows has none."""
+    """Release a job's reservation, if it has one."""
     if kind_of(session.get_one(JobRow, job_id).resolved).pays:
         ledger.void(session, job_id, reason=reason)
 
@@ -122,6 +122,7 @@ def give_back(session: Session, job_id: UUID, reason: str) -> None:
 def _end(
     session: Session, job_id: UUID, why: Mapping[str, str], *conditions: ColumnElement[bool]
 ) -> bool:
+    """End a job that meets the conditions. Returns whether it did."""
     now = database_now(session)
     ended = {"status": "cancelled", "cancel_requested": True, "finished_at": now, **why}
     done = session.execute(

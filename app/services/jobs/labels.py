@@ -1,4 +1,4 @@
-"""What an analyst calls a job, and writes about it: for people alone, and never part of the job."""
+"""An analyst's name and note of a job, which do not affect the job."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ class Label:
     note: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """What there is of it."""
+        """Return the fields that are set."""
         both = {"name": self.name, "note": self.note}
         return {member: text for member, text in both.items() if text is not None}
 
@@ -26,7 +26,7 @@ class Label:
 def rename(
     services: Services, caller: Caller, job_id: UUID, changes: dict[str, str | None]
 ) -> JobRow:
-    """Change the name or the note of the caller's job, whatever became of it; None takes it off.
+    """Change the name or note of the caller's job; None removes it.
 
     changes: by member of `Label`; what is not named stays. Raises Refusal 404.
     """

@@ -1,4 +1,4 @@
-"""Take a job on: reserve its cost and write its row in one transaction, then tell the workers."""
+"""Submission of jobs: reserve the cost and store the row in one transaction, tell the workers."""
 
 import math
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def begin(
     key: str | None,
     accept_low_quality: bool,
 ) -> JobRow | tuple[Schema, Sequence[Any]]:
-    """The job that this idempotency key made before, or the facts to plan a new one from.
+    """Return the job of this idempotency key, or the facts to plan a new one.
 
     Raises Refusal: 404, 422, 422 idempotency_key_reused.
     """
@@ -74,7 +74,7 @@ def submit(
     accept_low_quality: bool,
     plan: BasePlan,
 ) -> JobRow:
-    """Accept a planned job, or find the one that this idempotency key made meanwhile.
+    """Accept a planned job, or return the one that this idempotency key made meanwhile.
 
     Raises Refusal: 404, 409 budget_exhausted, 429 too_many_jobs and too_many_cancelled, 422
     idempotency_key_reused, 503 ledger_rewound.
@@ -117,7 +117,7 @@ def submit(
 def submit_free(
     services: Services, caller: Caller, of: UUID, job: Job, num_draws: int, key: str | None
 ) -> JobRow:
-    """Accept a job that reads what the caller's job `of` released, or find the one of this key.
+    """Accept a job on what job `of` released, or return the one of this key.
 
     Raises Refusal 404, 429 too_many_jobs, 422 idempotency_key_reused.
     """
@@ -140,13 +140,14 @@ def submit_free(
 
 
 def _accepted(services: Services, row: JobRow) -> JobRow:
+    """Notify the workers of an accepted job, and return it."""
     logs.logger().info("job_accepted", job=str(row.id))
     tell(services, row.id)
     return row
 
 
 def earlier_of(services: Services, caller: Caller, key: str | None, digest: str) -> JobRow | None:
-    """The job that a key made before. Raises Refusal 422 where it was another one."""
+    """Return the job of an idempotency key. Raises Refusal 422 where its body differs."""
     if key is None:
         return None
     with services.sessions.read() as session:
@@ -161,7 +162,7 @@ def earlier_of(services: Services, caller: Caller, key: str | None, digest: str)
 
 
 def _admit(services: Services, session: Session, caller: Caller, dataset_id: UUID) -> None:
-    """Refuse where the dataset takes no jobs of the caller, or too many of them are waiting."""
+    """Refuse where the dataset is closed to the caller, or too many jobs are queued."""
     asked = {"dataset": dataset_id, "analyst": caller.id}
     dataset = session.execute(_ADMITTED, asked).one_or_none()
     if dataset is None:
@@ -171,7 +172,7 @@ def _admit(services: Services, session: Session, caller: Caller, dataset_id: UUI
 
 
 def _protects(session: Session, dataset_id: UUID, job: PaidJob) -> dict[str, Any] | None:
-    """Whom a job on a dataset protects; None where that is a row, or there is no such dataset."""
+    """Return whom a job protects; None for single rows or an unknown dataset."""
     dataset = session.get(DatasetRow, dataset_id)
     if dataset is None or dataset.unit == ROW:
         return None
@@ -180,12 +181,13 @@ def _protects(session: Session, dataset_id: UUID, job: PaidJob) -> dict[str, Any
 
 
 def _check_waiting(services: Services, waiting: int | None) -> None:
+    """Refuse where the maximum number of jobs is queued."""
     if (waiting or 0) >= services.settings.max_jobs_waiting:
         raise Refusal(429, "too_many_jobs", "Too many of your jobs are waiting; try again later.")
 
 
 def take(session: Session, job: JobRow, event: Event) -> None:
-    """Write a job's row and reserve its cost."""
+    """Insert a job's row and reserve its cost."""
     session.execute(_ADD_JOB, {c.key: getattr(job, c.key) for c in _JOBS.columns})
     ledger.reserve(
         session,
@@ -200,7 +202,7 @@ def take(session: Session, job: JobRow, event: Event) -> None:
 def _row(
     caller: Caller, dataset_id: UUID, job: Job, key: str | None, digest: str, now: datetime
 ) -> JobRow:
-    """The row of a job that nobody has claimed. now: by the database's clock, as in recovery."""
+    """Return the row of an unclaimed job. now: by the database's clock."""
     return JobRow(
         id=uuid4(),
         user_id=caller.id,
@@ -220,7 +222,7 @@ def _row(
 
 
 def _exhausted(refused: ledger.BudgetExhausted, job: PaidJob) -> Refusal:
-    """The refusal, worked out after the ledger's lock was given back."""
+    """Return the refusal of a job that exceeds the budget."""
     requested, remaining = refused.requested, refused.remaining
     if math.isinf(requested):
         return unbounded(job)
@@ -247,7 +249,7 @@ def _exhausted(refused: ledger.BudgetExhausted, job: PaidJob) -> Refusal:
 
 
 def tell(services: Services, job_id: UUID) -> bool:
-    """Send the hint that a job waits. A broker that is away is no error: recovery sends it."""
+    """Notify the workers of a job. A broker failure is ignored: recovery sends it again."""
     try:
         with tracing.span("enqueue", job=job_id):
             services.publish(job_id)

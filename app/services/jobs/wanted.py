@@ -1,4 +1,4 @@
-"""Which jobs a list is to hold."""
+"""The filters of a list of jobs."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -13,7 +13,7 @@ from app.storage.rows import DatasetRow, JobRow
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which jobs a list is to hold. None: any.
+    """Filters of a list of jobs. None: no filter.
 
     formula: a part of it, in either case. text: a part of what a list shows of a job: its name or
     note, its formula, the columns and kind of its task, its algorithm, or its dataset's name.
@@ -25,7 +25,7 @@ class Wanted:
     text: str | None = None
 
     def conditions(self, analyst: UUID) -> list[ColumnElement[bool]]:
-        """What rows must meet. analyst: who asks."""
+        """Return the SQL conditions. analyst: the caller."""
         conditions: list[ColumnElement[bool]] = []
         if self.status is not None:
             conditions.append(JobRow.status == self.status)
@@ -49,7 +49,7 @@ _WORDS = (
 
 
 def _holds(text: str, analyst: UUID) -> ColumnElement[bool]:
-    """Whether a job, or its dataset as far as the analyst may know of it, is called by a text."""
+    """Return the condition that a job, or its visible dataset, is named by a text."""
     plain = text.replace("_", " ")
     every = (_TASK["kind"].as_string() == "synthetic") & _TASK["columns"].as_string().is_(None)
     of_all = every & columns_of_dataset(DatasetRow.columns).icontains(text, autoescape=True)

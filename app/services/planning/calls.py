@@ -1,4 +1,4 @@
-"""What the planners' processes call: a plan, of public facts only."""
+"""Functions that run in planner processes, on public facts only."""
 
 import json
 import math
@@ -26,7 +26,7 @@ from dpmcmc.queries.tasks import TaskSpec, answer_of, posterior_of, settled_ques
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A question with its algorithm named, and about how long the answer takes."""
+    """A question with its algorithm, and the expected seconds of the answer."""
 
     question: InferenceQuestion
     seconds: float
@@ -35,7 +35,7 @@ class Settled:
 def worked_out(
     schema: Schema, job: PaidJob, advise: bool, facts: Sequence[Any] = ()
 ) -> BasePlan | Fault:
-    """The plan of a job, or what is wrong with the job. Runs in a planner process."""
+    """Return the plan of a job, or its fault. Runs in a planner process."""
     try:
         return job.plan(schema, facts, advise=advise)
     except SpecError as error:
@@ -45,7 +45,7 @@ def worked_out(
 
 
 def shortfall(schema: Schema, job: PaidJob, plan: BasePlan) -> tuple[str, float | None]:
-    """Why a plan is not usable, and an epsilon at which it would be. Runs in a planner process."""
+    """Return why a plan is unusable, and an epsilon that would suffice."""
     return job.shortfall(schema, plan)
 
 
@@ -57,7 +57,7 @@ def answered_of_task(
     target: IntervalTarget,
     head: dict[str, Any],
 ) -> bytes | Fault:
-    """What a task's first block says, behind `head`, or what is wrong with the question.
+    """Return the JSON answer of a task's first block after `head`, or the question's fault.
 
     Runs in a planner process, and is JSON already: there may be a number for each row.
     """
@@ -69,7 +69,7 @@ def answered_of_task(
 
 
 def settled(given: TaskBlock, asked: InferenceQuestion) -> Settled | Fault:
-    """What a question comes to, or what is wrong with it. Runs in a planner process."""
+    """Return a question with its algorithm filled in, or its fault."""
     try:
         return Settled(*settled_question(given.schema, given.spec, given.block, asked))
     except SpecError as error:
@@ -79,7 +79,7 @@ def settled(given: TaskBlock, asked: InferenceQuestion) -> Settled | Fault:
 def inferred(
     statistic: TaskBlock, asked: InferenceQuestion, head: dict[str, Any] | None
 ) -> bytes | dict[str, Any] | Fault:
-    """Draws given what a task released, as JSON behind `head`, or what is wrong with the question.
+    """Return the JSON of posterior draws after `head`, or the question's fault.
 
     Without a head the same members, the draws (chain, draw) as numbers. Runs in a planner process.
     """
@@ -101,7 +101,7 @@ def inferred(
 def chosen(
     schema: Schema, family: str, options: Mapping[str, float], asked: Mapping[str, Any]
 ) -> dict[str, Any] | Fault:
-    """Which power of a column's values tells most, or what is wrong with the question.
+    """Return the most informative power of a column's values, or the question's fault.
 
     family, options: the population. asked: the other arguments of `choose_statistic`. Runs in a
     planner process.
@@ -123,11 +123,12 @@ def chosen(
 
 
 def _finite(value: float) -> float | None:
+    """Return a finite value; None where it is infinite."""
     return value if math.isfinite(value) else None
 
 
 def load_planner() -> None:
-    """Plan a made-up job, so that the first caller does not wait for the planner's libraries."""
+    """Plan an example job, so that the planner's libraries are loaded."""
     columns = (
         NumberColumn(name="x", lower=-1.0, upper=1.0),
         BinaryColumn(name="y", categories=("0", "1")),

@@ -1,4 +1,4 @@
-"""What a job would cost and bring. Public facts only: nothing here opens a dataset's rows."""
+"""Plans of jobs with their cost, from public facts. No dataset is opened."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ _NOTES = (
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A plan beside the dataset's budget. remaining_after: epsilon at the dataset's delta.
+    """A plan with the dataset's budget. remaining_after: epsilon at the dataset's delta.
 
     found: what the caller's earlier releases on the dataset found of the bounds of its columns, and
     whether pure noise would use up what Gaussian noise needs.
@@ -57,7 +57,7 @@ class Offer:
 def asked(
     services: Services, caller: Caller, dataset_id: UUID, job: PaidJob
 ) -> tuple[Schema, Sequence[Any]]:
-    """The facts that a job is planned from: public ones, and the caller's own. Raises Refusal."""
+    """Return the facts for planning: schema, and the caller's reusable releases."""
     with services.sessions.read() as session:
         dataset = usable_dataset(session, caller, dataset_id)
         check_bounded(session, dataset, job)
@@ -70,13 +70,13 @@ def asked(
 
 
 def public_facts(services: Services, caller: Caller, dataset_id: UUID) -> Schema:
-    """The columns and the number of rows of a dataset that the caller may use. Raises Refusal."""
+    """Return the public schema of a dataset that the caller may use. Raises Refusal."""
     with services.sessions.read() as session:
         return schema_of(usable_dataset(session, caller, dataset_id))
 
 
 def checked(services: Services, schema: Schema, job: PaidJob, plan: BasePlan | Fault) -> BasePlan:
-    """The plan, if this service takes such a job. Raises Refusal 422."""
+    """Return the plan if the job is within limits. Raises Refusal 422."""
     if isinstance(plan, Fault):
         raise Refusal(422, "invalid_request", "The job cannot be planned.", [plan])
     using = services.settings
@@ -95,7 +95,7 @@ def checked(services: Services, schema: Schema, job: PaidJob, plan: BasePlan | F
 
 
 def refuse_few_rows(schema: Schema, plan: BasePlan) -> None:
-    """Refuse a job whose draws say less than they seem to of so few rows. Raises Refusal 422."""
+    """Refuse a job whose draws are not trustworthy for so few rows. Raises Refusal 422."""
     try:
         check_rows(schema, plan)
     except SpecError as error:
@@ -104,11 +104,12 @@ def refuse_few_rows(schema: Schema, plan: BasePlan) -> None:
 
 
 def _too_large(fault: Fault) -> Refusal:
+    """Return the refusal of a job that is too large."""
     return Refusal(422, "job_too_large", "The job is too large for this service.", [fault])
 
 
 def low_quality(expected: str, epsilon: float | None) -> Refusal:
-    """The refusal of a plan that is expected to be useless. epsilon: one that would do."""
+    """Return the refusal of an unusable plan. epsilon: one that would suffice."""
     remedy = low_quality_remedy(epsilon)
     return Refusal(
         422,
@@ -122,7 +123,7 @@ def low_quality(expected: str, epsilon: float | None) -> Refusal:
 def offer(
     services: Services, caller: Caller, dataset_id: UUID, job: PaidJob, plan: BasePlan
 ) -> Offer:
-    """A plan held against the budget. Spends nothing. Raises Refusal 422.
+    """Return a plan with its effect on the budget. Free. Raises Refusal 422.
 
     The caller was let in by `asked`, a moment ago.
     """
@@ -139,7 +140,7 @@ def offer(
 def _found_earlier(
     session: Session, caller: Caller, dataset_id: UUID, columns: Sequence[str]
 ) -> tuple[str, ...]:
-    """What earlier releases found: released values and public facts. It spends nothing."""
+    """Return notes that earlier releases gave on these columns. Free."""
     if not columns:
         return ()
     of_caller = {"dataset": dataset_id, "analyst": caller.id}
@@ -152,7 +153,7 @@ def _found_earlier(
 
 
 def check_bounded(session: Session, dataset: DatasetRow, job: PaidJob) -> None:
-    """Refuse what no branch of the promise bounds before it is planned, which may take seconds.
+    """Refuse, before planning, a job whose cost no branch of the filter bounds.
 
     What costs least of its kind is priced: a branch that has no bound for it has none for any.
     Raises Refusal.
@@ -169,6 +170,6 @@ def check_bounded(session: Session, dataset: DatasetRow, job: PaidJob) -> None:
 
 
 def unbounded(job: PaidJob) -> Refusal:
-    """The refusal of a job whose cost no branch of the dataset's promise bounds."""
+    """Return the refusal of a job whose cost no branch of the filter bounds."""
     message = "This dataset cannot pay for the job."
     return Refusal(422, "invalid_request", message, [job.unbounded])

@@ -1,4 +1,4 @@
-"""`python -m app.services.planning.process <fd> <seconds> <nice>`: works out plans.
+"""`python -m app.services.planning.process <fd> <seconds> <nice>`: a planner process.
 
 They come down a line. It ends with the line.
 
@@ -22,24 +22,24 @@ STOP_SIGNAL = signal.SIGUSR1  # nobody waits for the answer any more
 
 
 class StoppedWorkError(BaseException):
-    """Nobody waits for the answer any more. No function may catch it in passing."""
+    """The result is no longer needed. Raised by a signal; no function may catch it."""
 
 
 class _Work:
-    """Calls functions one at a time, each until the signal comes to stop it."""
+    """Calls functions one at a time, each interruptible by a signal."""
 
     def __init__(self) -> None:
         self._stoppable = False
         signal.signal(STOP_SIGNAL, self._stop)
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
-        """Stop what is being worked out. A signal that comes late finds nothing to stop."""
+        """Interrupt the current call. A late signal has no effect."""
         if self._stoppable:
             self._stoppable = False
             raise StoppedWorkError
 
     def done(self, message: bytes) -> tuple[bool, Any]:
-        """Whether the function returned, and what."""
+        """Return whether the function returned, and its result."""
         try:
             self._stoppable = True
             _, function, given = pickle.loads(message)  # noqa: S301 - from who started us
@@ -52,7 +52,7 @@ class _Work:
 
 
 def main(descriptor: int, seconds: float, nice: int) -> None:
-    """Answer until the line closes. Ends itself where whoever should have ended it is gone."""
+    """Serve calls until the connection closes. Exits if its parent dies."""
     work = _Work()
     os.nice(nice)
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))

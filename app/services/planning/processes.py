@@ -1,4 +1,4 @@
-"""A few processes that work plans and prices out, each piece of work within a time limit.
+"""A pool of processes for plans and quotes, each call with a time limit.
 
 Neither the event loop nor a thread computes: a thread here only waits for its process, and ends it
 when the time is over or whoever asked has left. Callers take turns, however much one of them asks.
@@ -40,7 +40,7 @@ Lane = OrderedDict[str, "deque[Ticket]"]  # by caller, in turn
 
 @dataclass(slots=True)
 class Ticket:
-    """Work that was asked for. answer: what the function returns; Refusal 422 or 503 otherwise."""
+    """A submitted call. answer: its result, or Refusal 422 or 503."""
 
     key: bytes
     keep: bool = True
@@ -51,14 +51,14 @@ class Ticket:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def join(self) -> bool:
-        """Wait for this answer as well. Returns whether that is still possible."""
+        """Register another waiting request. Returns whether that is still possible."""
         with self._lock:
             if not self.left.is_set():
                 self._requests += 1
             return not self.left.is_set()
 
     def leave(self) -> None:
-        """One request fewer waits for the answer; without any the work stops, or never begins."""
+        """Unregister a waiting request; a call without any is cancelled."""
         with self._lock:
             self._requests -= 1
             if self._requests == 0:
@@ -66,7 +66,7 @@ class Ticket:
 
 
 class Planners:
-    """Processes that call pure functions of public facts, started when they are first needed."""
+    """Processes that call pure functions of public facts, started when first needed."""
 
     def __init__(self, number: int, seconds: float, of_caller: int = MOST_WAITING) -> None:
         self._seconds, self._of_caller = seconds, of_caller
@@ -84,7 +84,7 @@ class Planners:
         ]
 
     def start(self) -> None:
-        """Start the processes, so that the first caller does not wait for their libraries."""
+        """Start the processes in advance, so that libraries are loaded."""
         with self._change:
             for thread in self._threads:
                 if thread.ident is None:
@@ -98,7 +98,7 @@ class Planners:
         keep: bool = True,
         quick: bool = False,
     ) -> Ticket:
-        """Have a function of a module called.
+        """Submit a call of a module-level function.
 
         Raises Refusal 429 where too much of this caller is waiting, 503 where too much of all is.
 
@@ -124,7 +124,7 @@ class Planners:
         return ticket
 
     def _check_room(self, caller: str) -> None:
-        """Forget what a caller has left, and raise Refusal where too much is waiting."""
+        """Remove abandoned calls of a caller, and raise Refusal where too many wait."""
         own = 0
         for lane in self._waiting.values():
             before = lane.get(caller, ())
@@ -144,12 +144,12 @@ class Planners:
             raise Refusal(503, "unavailable", "Too much is being planned; try again.")
 
     def _settle(self, ticket: Ticket) -> None:
-        """From here on a request for the same begins anew. Called under the lock."""
+        """Close a ticket to further requests. Called under the lock."""
         if self._pending.get(ticket.key) is ticket:
             del self._pending[ticket.key]
 
     def close(self) -> None:
-        """End the processes and whatever they are at; what waits is refused."""
+        """End the processes; waiting calls are refused."""
         with self._change:
             self._closed = True
             for queue in self._queues():
@@ -163,10 +163,11 @@ class Planners:
                 thread.join()
 
     def _queues(self) -> list[deque[Ticket]]:
+        """Return the queues of all callers."""
         return [queue for lane in self._waiting.values() for queue in lane.values()]
 
     def _next(self, lanes: Sequence[bool]) -> Ticket | None:
-        """The next ticket of whose turn it is, in the first of these lanes; None when all is over.
+        """Return the next ticket of these lanes, in turn by caller; None after closing.
 
         lanes: quick or not, the one that comes first at the front.
         """
@@ -183,7 +184,7 @@ class Planners:
             return ticket
 
     def _serve(self, lanes: tuple[bool, ...]) -> None:
-        """One process's thread: hand work over, wait for the answer, end what takes too long."""
+        """Run calls on one process: send, wait, and end those over the time limit."""
         turns = cycle((lanes, lanes[::-1]))
         worker = _Worker(self._seconds, NICE[lanes], lambda: self._closed)
         try:
@@ -199,11 +200,12 @@ class Planners:
             worker.end()
 
     def outcomes(self) -> dict[str, int]:
-        """How many pieces of work ended how, since the start: answered, or a refusal's code."""
+        """Return the number of calls by outcome since start: answered, or a refusal's code."""
         with self._change:
             return dict(self._outcomes)
 
     def _finish(self, ticket: Ticket, outcome: Any) -> None:
+        """Complete a ticket with its result."""
         refused = isinstance(outcome, Refusal)
         with self._change:
             self._outcomes[outcome.code if refused else "answered"] += 1
@@ -219,17 +221,17 @@ class Planners:
 
 
 def planners_of(settings: Settings) -> Planners:
-    """The processes that settings ask for; they start when they are first needed."""
+    """Return the configured process pool; processes start when first needed."""
     return Planners(settings.planners, settings.plan_seconds, settings.max_plans_waiting)
 
 
 def lanes_of(number: int, of: int) -> tuple[bool, ...]:
-    """What a process takes: the first of several quick work alone, others by turns of either."""
+    """Return the lanes of a process: quick calls alone for the first, both for others."""
     return (True,) if number == 0 and of > 1 else (False, True)
 
 
 def _start_early(worker: "_Worker") -> None:
-    """Have a process load its libraries before anybody asks; where it fails, the next who asks."""
+    """Start a process in advance, ignoring failures."""
     try:
         worker.ready()
     except Exception as error:  # it was killed, or nothing could be started: this may pass
@@ -238,17 +240,19 @@ def _start_early(worker: "_Worker") -> None:
 
 
 def _busy() -> Refusal:
+    """Return the refusal for a full queue."""
     return Refusal(503, "unavailable", "This could not be worked out now; try again.")
 
 
 def _too_long() -> Refusal:
+    """Return the refusal for a call over the time limit."""
     return Refusal(
         422, "too_long_to_plan", "Working this out takes longer than this service allows."
     )
 
 
 def _environment() -> dict[str, str]:
-    """Ours without what the service is set to, secrets among it."""
+    """Return the environment without the service's settings and secrets."""
     own = {
         name for key, field in Settings.model_fields.items() for name in variables_of(key, field)
     }
@@ -261,7 +265,7 @@ def _environment() -> dict[str, str]:
 
 
 class _Worker:
-    """One process, started anew after it was ended.
+    """One process, restarted after it was killed.
 
     nice: how much it gives way. closed: whether nothing counts any more.
     """
@@ -273,7 +277,7 @@ class _Worker:
         self._line: Connection | None = None
 
     def work(self, ticket: Ticket) -> Any:
-        """What the process answers, or the Refusal that stands for it."""
+        """Return the result of a call, or the Refusal that replaces it."""
         line = None if ticket.left.is_set() else self.ready()
         if line is None:
             return _busy()
@@ -291,7 +295,7 @@ class _Worker:
         return outcome if worked else _busy()
 
     def _stop(self, line: Connection) -> None:
-        """Have the process stop what it is at; where it does not, end it."""
+        """Interrupt the current call; kill the process if it does not stop."""
         if self._process is not None:
             self._process.send_signal(STOP_SIGNAL)
         if line.poll(STOP_SECONDS):
@@ -300,7 +304,7 @@ class _Worker:
             self.end()
 
     def ready(self) -> Connection | None:
-        """The line to a process that has loaded its libraries; None where all is over."""
+        """Return the connection to a process that is ready; None after closing."""
         if self._line is not None and self._process is not None and self._process.poll() is None:
             return self._line
         self.end()
@@ -314,7 +318,7 @@ class _Worker:
         return line
 
     def _start(self) -> Connection:
-        """Start the process. Returns our end of the line to it."""
+        """Start the process. Returns the parent's end of the connection."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             arguments = [str(theirs.fileno()), str(self._seconds), str(self._nice)]
@@ -327,7 +331,7 @@ class _Worker:
             return Connection(ours.detach())
 
     def end(self) -> None:
-        """Kill the process, if there is one."""
+        """Kill the process, if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

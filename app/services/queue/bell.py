@@ -1,4 +1,4 @@
-"""Wakes processes that wait for the embedded queue, so that none has to look all the time.
+"""Wake-ups of processes that wait on the embedded queue, in place of polling.
 
 A bell is a named pipe beside the queue's file. Whoever waits makes one and reads; whoever puts a
 message in writes a byte into all of them. It carries no message and may ring for nothing: what is
@@ -18,7 +18,7 @@ SUFFIX = ".bell"
 
 
 class Bell:
-    """One process's bell at a queue. Signals to a main thread that waits ring it as well.
+    """One process's wake-up pipe for a queue. Signals to a waiting main thread wake it too.
 
     Raises OSError where the folder takes no pipes.
     """
@@ -40,7 +40,7 @@ class Bell:
         self._wait.register(self._pipe, POLLIN)
 
     def wait(self, seconds: float) -> bool:
-        """Return once it has rung, or after some seconds. Says whether it has."""
+        """Wait for a wake-up, at most `seconds`. Returns whether there was one."""
         if not self._wait.poll(1000 * seconds):
             return False
         os.read(self._pipe, 65536)
@@ -51,7 +51,7 @@ class Bell:
         _press(self._pipe)
 
     def close(self) -> None:
-        """Take it away."""
+        """Remove the pipe."""
         if self._ours and threading.current_thread() is threading.main_thread():
             signal.set_wakeup_fd(self._before)
         self._path.unlink(missing_ok=True)
@@ -59,7 +59,7 @@ class Bell:
 
 
 def ring(queue: str) -> None:
-    """Wake everybody who waits for this queue; take away the bells of those that have died."""
+    """Wake every process that waits on this queue; remove pipes of dead ones."""
     place = Path(queue)
     for path in place.parent.glob(f"{escape(place.name)}.*{SUFFIX}"):
         try:
@@ -75,6 +75,7 @@ def ring(queue: str) -> None:
 
 
 def _press(pipe: int) -> None:
+    """Write one byte to a pipe."""
     try:
         os.write(pipe, b".")
     except BlockingIOError:

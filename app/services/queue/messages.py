@@ -1,4 +1,4 @@
-"""The way to the workers: only a job's id travels, and it is no more than a hint."""
+"""Messages to the workers. A message has only a job's id; the database is authoritative."""
 
 from functools import lru_cache
 from typing import Any
@@ -16,12 +16,12 @@ BROKER_SECONDS = 5.0  # that a message may take
 
 
 def queue_of(sessions: SessionFactory) -> str:
-    """The queue of this database's installation: others may use the same broker."""
+    """Return the queue name of this database's installation; brokers may be shared."""
     return f"dpmcmc.jobs.{sessions.installation}"
 
 
 def configuration(using: Settings) -> dict[str, Any]:
-    """Celery's settings: late acknowledgement, one message at a time, no results, no pickles."""
+    """Return Celery's settings: late acknowledgement, no prefetching, no results, no pickle."""
     hard = using.job_time_limit + 60
     made: dict[str, Any] = {
         "broker_url": using.broker,
@@ -70,14 +70,14 @@ def celery_app() -> Celery:
 
 
 def publish(sessions: SessionFactory, job_id: UUID) -> None:
-    """Tell the workers that a job waits. Raises OSError or kombu's errors where no broker is."""
+    """Notify the workers of a queued job. Raises OSError or kombu's errors."""
     queue = queue_of(sessions)
     in_time = {"timeout": BROKER_SECONDS, "confirm_timeout": BROKER_SECONDS}
     celery_app().send_task(TASK, args=(str(job_id),), queue=queue, retry=False, **in_time)
 
 
 def waiting_messages(sessions: SessionFactory) -> int:
-    """How many messages no worker has taken. Raises OSError or kombu's errors."""
+    """Return the number of undelivered messages. Raises OSError or kombu's errors."""
     with celery_app().connection_for_read() as connection:
         connection.ensure_connection(max_retries=1, timeout=3)
         try:
@@ -91,6 +91,6 @@ def waiting_messages(sessions: SessionFactory) -> int:
 
 
 def ping() -> None:
-    """Reach the broker. Raises where it cannot be reached within a few seconds."""
+    """Connect to the broker. Raises where it does not answer within seconds."""
     with celery_app().connection_for_read() as connection:
         connection.ensure_connection(max_retries=1, timeout=3)

@@ -1,4 +1,4 @@
-"""Whether a job could be run: a worker that can take it, and room on the disk."""
+"""Readiness checks: a worker that can take a job, and free disk space."""
 
 import shutil
 from pathlib import Path
@@ -10,17 +10,17 @@ LEAST_FREE = 64 * 2**20  # bytes: below them the database, the queue and uploads
 
 
 class DiskFullError(RuntimeError):
-    """The disk of the data folder has no room left."""
+    """The disk of the data folder is nearly full."""
 
 
 def check_worker(services: Services) -> None:
-    """Raise LookupError where no worker of the installation can take a job now."""
+    """Raise LookupError where no worker can take a job now."""
     with services.sessions.read() as session:
         if not able_workers(session):
             raise LookupError("no worker can take a job")
 
 
 def check_disk(data_dir: Path) -> None:
-    """Raise DiskFullError where little can be written."""
+    """Raise DiskFullError where little space is left."""
     if shutil.disk_usage(data_dir).free < LEAST_FREE:
         raise DiskFullError("less than 64 MiB are free")

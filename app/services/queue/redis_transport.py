@@ -1,4 +1,4 @@
-"""Redis as the broker, in a way that a worker survives: kombu's transport with one thing mended.
+"""kombu's Redis transport, fixed so that a worker survives a lost connection.
 
 A message that cannot be acknowledged, since Redis is away when its job ends, keeps its place among
 those that a worker may hold. A worker all of whose places are taken so asks for no message any
@@ -12,10 +12,10 @@ from kombu.transport import redis, virtual
 
 
 class QoS(redis.QoS):
-    """How many messages a worker holds."""
+    """The count of unacknowledged messages of a worker."""
 
     def ack(self, delivery_tag: Any) -> None:
-        """Acknowledge a message. Its place is free also where Redis cannot be told."""
+        """Acknowledge a message, freeing its slot even where Redis fails."""
         try:
             super().ack(delivery_tag)  # type: ignore[no-untyped-call]
         except BaseException:
@@ -23,7 +23,7 @@ class QoS(redis.QoS):
             raise
 
     def reject(self, delivery_tag: Any, requeue: bool = False) -> None:
-        """Reject a message. Its place is free also where Redis cannot be told."""
+        """Reject a message, freeing its slot even where Redis fails."""
         try:
             super().reject(delivery_tag, requeue)  # type: ignore[no-untyped-call]
         except BaseException:
@@ -32,12 +32,12 @@ class QoS(redis.QoS):
 
 
 class Channel(redis.Channel):
-    """A channel whose places are given back."""
+    """A channel that uses the fixed QoS."""
 
     QoS = QoS
 
 
 class Transport(redis.Transport):
-    """The transport."""
+    """A transport that uses the fixed channel."""
 
     Channel = Channel

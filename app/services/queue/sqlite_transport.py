@@ -1,4 +1,4 @@
-"""The embedded broker: a kombu transport that keeps its messages in one SQLite file.
+"""The embedded broker: a kombu transport with messages in one SQLite file.
 
 A message is a row until it is acknowledged: taking one stamps it with the consumer and leaves it
 there, so a consumer that dies takes nothing along. The next consumer to start puts back what dead
@@ -34,17 +34,17 @@ TAKE = """UPDATE message SET taken_by = ? WHERE id = (
 
 
 def register() -> None:
-    """Make the transport known to kombu under its scheme."""
+    """Register the transport with kombu under its URL scheme."""
     TRANSPORT_ALIASES[SCHEME] = f"{__name__}:Transport"
 
 
 def consumer() -> str:
-    """This process as a holder of messages: its id and when it started."""
+    """Return this process's name as a consumer: process id and start time."""
     return f"{os.getpid()}:{_started(os.getpid())}"
 
 
 def _started(pid: int) -> str:
-    """When a process started, in the kernel's ticks; empty where there is no such process."""
+    """Return a process's start time in kernel ticks; empty if it does not run."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
             return stat.read().rsplit(")", 1)[1].split()[19]
@@ -53,13 +53,13 @@ def _started(pid: int) -> str:
 
 
 def alive(holder: str) -> bool:
-    """Whether a process that `consumer` named is still there."""
+    """Return whether the process named by `consumer` is still running."""
     pid, _, started = holder.partition(":")
     return _started(int(pid)) == started
 
 
 class Channel(virtual.Channel):
-    """A channel over one connection to the file, made anew after a fork."""
+    """A channel with one connection to the file, reopened after a fork."""
 
     do_restore = False
     _opened: tuple[int, sqlite3.Connection] | None = None
@@ -70,11 +70,12 @@ class Channel(virtual.Channel):
 
     @property
     def _path(self) -> str:
+        """Return the path of the file."""
         return str(self.connection.client.transport_options["path"])
 
     @contextmanager
     def _file(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for one thread at a time."""
+        """Yield the connection, to one thread at a time."""
         with self._guard:
             if self._opened is None or self._opened[0] != os.getpid():
                 private(self._path)
@@ -88,12 +89,14 @@ class Channel(virtual.Channel):
             yield self._opened[1]
 
     def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:
+        """Insert a message, and wake waiting consumers."""
         with self._file() as file:
             body = json.dumps(message)
             file.execute("INSERT INTO message (queue, body) VALUES (?, ?)", (queue, body))
         ring(self._path)
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:  # noqa: ARG002
+        """Return the next message, marked as held by this process. Raises Empty."""
         with self._file() as file:
             row = file.execute(
                 "SELECT 1 FROM message WHERE queue = ? AND taken_by IS NULL LIMIT 1", (queue,)
@@ -106,7 +109,7 @@ class Channel(virtual.Channel):
         return message
 
     def _new_queue(self, queue: str, **_: Any) -> None:
-        """Put back what dead consumers of the queue held."""
+        """Requeue messages held by dead consumers of the queue."""
         with self._file() as file:
             holders = file.execute(
                 "SELECT DISTINCT taken_by FROM message WHERE queue = ? AND taken_by IS NOT NULL",
@@ -117,14 +120,14 @@ class Channel(virtual.Channel):
                     file.execute("UPDATE message SET taken_by = NULL WHERE taken_by = ?", (holder,))
 
     def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
-        """Delete the message. Who waits may have room for the next one now: see Transport.wake."""
+        """Delete the message, and wake consumers: see Transport.wake."""
         super().basic_ack(delivery_tag, multiple)  # type: ignore[no-untyped-call]
         with self._file() as file:
             file.execute("DELETE FROM message WHERE id = ?", (int(delivery_tag),))
         self.connection.wake()
 
     def basic_reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Delete the message, or put it back."""
+        """Delete the message, or requeue it."""
         self.qos.ack(delivery_tag)
         with self._file() as file:
             if requeue:
@@ -138,6 +141,7 @@ class Channel(virtual.Channel):
         self.connection.wake()
 
     def _size(self, queue: str) -> int:
+        """Return the number of messages that nobody holds."""
         with self._file() as file:
             row = file.execute(
                 "SELECT count(*) FROM message WHERE queue = ? AND taken_by IS NULL", (queue,)
@@ -145,11 +149,12 @@ class Channel(virtual.Channel):
         return int(row[0])
 
     def _purge(self, queue: str) -> int:
+        """Delete the queue's messages, and return their number."""
         with self._file() as file:
             return file.execute("DELETE FROM message WHERE queue = ?", (queue,)).rowcount
 
     def close(self) -> None:
-        """Put back what was taken and not acknowledged, and close the file."""
+        """Requeue unacknowledged messages, and close the file."""
         if not self.closed and self._opened is not None and self._opened[0] == os.getpid():
             unacknowledged = [(int(tag),) for tag in (self._qos._delivered if self._qos else ())]
             with self._file() as file:
@@ -200,7 +205,7 @@ class Transport(virtual.Transport):
                 until = time.monotonic()
 
     def _wait(self, connection: Any, seconds: float) -> bool:
-        """Wait until there may be a message. Says whether the bell rang."""
+        """Wait until there may be a message. Returns whether there was a wake-up."""
         if self._bell is None and not self._deaf:
             try:
                 self._bell = Bell(connection.client.transport_options["path"])
@@ -213,17 +218,17 @@ class Transport(virtual.Transport):
         return self._bell.wait(min(seconds, LOOK_SECONDS))
 
     def wake(self) -> None:
-        """Have who waits in `drain_events` look again: Celery acknowledges in another thread."""
+        """Wake `drain_events`, since Celery acknowledges in another thread."""
         if self._bell is not None:
             self._bell.ring()
 
     def close_connection(self, connection: Any) -> None:
-        """Take the bell away and close."""
+        """Remove the wake-up pipe and close."""
         if self._bell is not None:
             self._bell.close()
             self._bell = None
         super().close_connection(connection)  # type: ignore[no-untyped-call]
 
     def driver_version(self) -> str:
-        """The version of SQLite."""
+        """Return the version of SQLite."""
         return sqlite3.sqlite_version

@@ -1,4 +1,4 @@
-"""Stored draws: put together again, or read a piece at a time."""
+"""Stored draws: read as a whole or in pieces."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ Place = tuple[int, int, int]  # of a block: seq, first draw, draws
 
 
 class Draws(Protocol):
-    """Draws of several chains. shape: (chains, draws, parameters)."""
+    """Draws of several chains, of shape (chains, draws, parameters)."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(chains, draws, parameters)."""
+        """Return (chains, draws, parameters)."""
         ...
 
     def pieces(self, chain: int) -> Iterator[tuple[int, Floats]]:
-        """The draws (draw, parameter) of one chain in order, each piece with its first number."""
+        """Yield (first draw number, draws (draw, parameter)) of one chain, in order."""
         ...
 
 
@@ -41,18 +41,18 @@ class HeldDraws:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(chains, draws, parameters)."""
+        """Return (chains, draws, parameters)."""
         chains, draws, parameters = self.whole.shape
         return chains, draws, parameters
 
     def pieces(self, chain: int) -> Iterator[tuple[int, Floats]]:
-        """All draws of one chain, in one piece."""
+        """Yield all draws of one chain as one piece."""
         yield 0, self.whole[chain]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDraws:
-    """Draws in the database, read a piece at a time, each in a transaction of its own.
+    """Draws in the database, read in pieces, each in its own transaction.
 
     whoever fetches them slowly holds neither memory nor a connection. converted: what is made of
     draws (draw, parameter) before they are handed on.
@@ -66,7 +66,7 @@ class StoredDraws:
     converted: Callable[[Floats], Floats]
 
     def pieces(self, chain: int) -> Iterator[tuple[int, Floats]]:
-        """The draws (draw, parameter) of one chain, by parts. Raises LookupError once gone."""
+        """Yield the draws (draw, parameter) of one chain. Raises LookupError once deleted."""
         parameters = self.shape[2]
         most = max(1, PIECE_NUMBERS // parameters)
         for seq, first, draws in self.places:
@@ -78,13 +78,14 @@ class StoredDraws:
                 yield first + start, self.converted(piece)
 
     def _read(self, seq: int, begin: int, length: int) -> bytes:
+        """Return bytes of a block."""
         of_block = (self.job_id, self.attempt, seq)
         with self.sessions.read() as session:
             return _part(session, *of_block, begin, length)
 
 
 def _part(session: Session, job_id: UUID, attempt: int, seq: int, begin: int, length: int) -> bytes:
-    """Some bytes of a block. Raises LookupError where they are gone."""
+    """Return bytes of a block. Raises LookupError once deleted."""
     part = func.substr(ChainBlockRow.payload, begin + 1, length, type_=LargeBinary)
     query = select(part).where(*_of_attempt(job_id, attempt), ChainBlockRow.seq == seq)
     payload = session.scalar(query)
@@ -96,7 +97,7 @@ def _part(session: Session, job_id: UUID, attempt: int, seq: int, begin: int, le
 def stored_columns(
     sessions: SessionFactory, job_id: UUID, attempt: int, seq: int, rows: int
 ) -> Iterator[Floats]:
-    """A block of columns (column, row) in order, some rows at a time: (column, some rows).
+    """Yield a block of columns (column, row), `rows` rows at a time.
 
     Each part is read in a transaction of its own. Raises LookupError once the block is gone.
     """
@@ -125,7 +126,7 @@ def kept_draws(
     parameters: int,
     converted: Callable[[Floats], Floats],
 ) -> StoredDraws:
-    """The draws of one attempt, to be read a piece at a time."""
+    """Return the draws of one attempt, to be read in pieces."""
     of_attempt = _of_attempt(job_id, attempt)
     query = select(ChainBlockRow.seq, ChainBlockRow.first_draw, ChainBlockRow.num_draws)
     blocks = session.execute(query.where(*of_attempt).order_by(ChainBlockRow.seq))
@@ -139,11 +140,12 @@ def kept_draws(
 
 
 def _of_attempt(job_id: UUID, attempt: int) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions of an attempt's blocks."""
     return ChainBlockRow.job_id == job_id, ChainBlockRow.attempt == attempt
 
 
 def stored_chain(session: Session, job_id: UUID, attempt: int, parameters: int) -> Floats:
-    """The draws (chain, draw, parameter) of one attempt, warm-up included.
+    """Return the draws (chain, draw, parameter) of one attempt, warm-up included.
 
     In memory once, beside a block or two on their way from the database.
     """
@@ -159,7 +161,7 @@ def stored_chain(session: Session, job_id: UUID, attempt: int, parameters: int) 
 
 
 def stored_block(session: Session, job_id: UUID, attempt: int, seq: int) -> Floats:
-    """The numbers of one block of an attempt, (numbers,). Raises KeyError where there is none."""
+    """Return one block (numbers,) of an attempt. Raises KeyError where there is none."""
     row = session.get(ChainBlockRow, (job_id, attempt, seq))
     if row is None:
         raise KeyError(seq)
@@ -167,7 +169,7 @@ def stored_block(session: Session, job_id: UUID, attempt: int, seq: int) -> Floa
 
 
 def _blocks(session: Session, *conditions: ColumnElement[bool]) -> Iterator[Row[int, int, bytes]]:
-    """The rows one by one: the driver does not fetch them all at once."""
+    """Yield the rows one by one, without fetching them all."""
     query = select(ChainBlockRow.first_draw, ChainBlockRow.num_draws, ChainBlockRow.payload)
     query = query.where(*conditions).order_by(ChainBlockRow.seq)
     yield from session.execute(query, execution_options={"yield_per": 1})

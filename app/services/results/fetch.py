@@ -1,4 +1,4 @@
-"""Read jobs and the chains that they released."""
+"""Reading jobs, and the chains and results that they released."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -43,7 +43,7 @@ from dpmcmc.queries.tasks.two_stages import TwoStagesTask
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A released chain. draws: warm-up included and counted, not in memory where it is stored.
+    """A released chain. draws: warm-up included; not in memory where stored.
 
     verdict: status and sentence of what it is worth; None of a job before there were any.
     attributes: what it cost and how it was made.
@@ -59,7 +59,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a stream tells of a job."""
+    """The state of a job, as an event stream shows it."""
 
     id: UUID
     status: str
@@ -80,26 +80,26 @@ _WATCHED = (
 
 
 def seen(row: JobRow) -> Watched:
-    """What a stream tells of this job first."""
+    """Return the first state of a job for a stream."""
     state = (row.status, row.progress_step, row.progress_of, row.started_at, row.verdict)
     return Watched(row.id, *state)
 
 
 def job(services: Services, caller: Caller, job_id: UUID) -> JobRow:
-    """The caller's job. Raises Refusal 404."""
+    """Return the caller's job. Raises Refusal 404."""
     with services.sessions.read() as session:
         return own_job(session, caller, job_id)
 
 
 def job_and_request(services: Services, caller: Caller, job_id: UUID) -> tuple[JobRow, Any]:
-    """The caller's job, and its spec as it was submitted. Raises Refusal 404."""
+    """Return the caller's job, and its spec as submitted. Raises Refusal 404."""
     with services.sessions.read() as session:
         job = own_job(session, caller, job_id)
         return job, job.spec
 
 
 def own_jobs(services: Services, caller: Caller, job_ids: Collection[UUID]) -> list[JobRow]:
-    """The caller's jobs of these identifiers. Raises Refusal 404 where one is not."""
+    """Return the caller's jobs with these ids. Raises Refusal 404 where one is not theirs."""
     with services.sessions.read() as session:
         return [own_job(session, caller, job_id) for job_id in job_ids]
 
@@ -107,7 +107,7 @@ def own_jobs(services: Services, caller: Caller, job_ids: Collection[UUID]) -> l
 def watched(
     services: Services, job_ids: Collection[UUID], callers: Collection[Caller]
 ) -> tuple[dict[UUID, Watched], set[Caller]]:
-    """The present state of jobs, for streams that go on, and which callers may still come in."""
+    """Return jobs' present states, and the callers who are still authorised."""
     with services.sessions.read() as session:
         query = select(*_WATCHED).where(JobRow.id.in_(job_ids))
         jobs_now = {row.id: Watched(*row) for row in session.execute(query)}
@@ -117,14 +117,14 @@ def watched(
 def jobs(
     services: Services, caller: Caller, wanted: Wanted, limit: int, cursor: str | None
 ) -> Page[JobRow]:
-    """The caller's jobs, newest first."""
+    """Return a page of the caller's jobs, newest first."""
     with services.sessions.read() as session:
         query = select(JobRow).where(JobRow.user_id == caller.id, *wanted.conditions(caller.id))
         return by_time(session, query, JobRow.created_at, JobRow.id, limit, cursor)
 
 
 def chain(services: Services, caller: Caller, job_id: UUID, scale: Scale = "original") -> Chain:
-    """The released chain of a succeeded job. Raises Refusal 404 or 409 job_not_finished."""
+    """Return a succeeded job's chain. Raises Refusal 404 or 409 job_not_finished."""
     with services.sessions.read() as session:
         return _chain(services, session, _succeeded(session, caller, job_id), scale)
 
@@ -132,7 +132,7 @@ def chain(services: Services, caller: Caller, job_id: UUID, scale: Scale = "orig
 def summary(
     services: Services, caller: Caller, job_id: UUID, scale: Scale = "original"
 ) -> tuple[JobRow, Sequence[Mapping[str, Any]]]:
-    """The job and the summary of its chain after warm-up. Raises as `chain`.
+    """Return the job and its summary after warm-up. Raises as `chain`.
 
     Jobs of old have a list, of the standardised design.
     """
@@ -148,7 +148,7 @@ def summary(
 
 
 def explanation(services: Services, job: JobRow) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What a regression found, in sentences, and the columns that its predictions need.
+    """Return sentences that explain a regression, and the columns for its predictions.
 
     Neither of other jobs, and no sentences of old ones. job: one of the caller's that succeeded, as
     `summary` returns it.
@@ -176,13 +176,13 @@ def explanation(services: Services, job: JobRow) -> tuple[tuple[str, ...], tuple
 
 
 def _whole(draws: Draws, chain: int) -> NDArray[np.float64]:
-    """All draws (draw, parameter) of one chain."""
+    """Return all draws (draw, parameter) of one chain."""
     return np.concatenate([piece for _, piece in draws.pieces(chain)])
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a job's release left behind, and the public facts that it is read by.
+    """A job's stored release, with the public facts needed to read it.
 
     dry: whether it was of made rows.
     """
@@ -194,7 +194,7 @@ class Kept:
 
 
 def release(services: Services, caller: Caller, job_id: UUID) -> Kept:
-    """What a succeeded job stored of its release. Raises as `chain`, or Refusal 409 no_release."""
+    """Return a succeeded job's stored release. Raises as `chain`, or Refusal 409 no_release."""
     with services.sessions.read() as session:
         job_row = _succeeded(session, caller, job_id)
         _check_kept(job_row)
@@ -203,7 +203,7 @@ def release(services: Services, caller: Caller, job_id: UUID) -> Kept:
             raise Refusal(
                 409,
                 "no_release",
-                "This job stored no release: its chains started from none, or it ran long ago.",
+                "This job stored no release: its chains did not begin at one, or it ran long ago.",
             )
         dataset, job = (
             session.get_one(DatasetRow, job_row.dataset_id),
@@ -214,13 +214,13 @@ def release(services: Services, caller: Caller, job_id: UUID) -> Kept:
 
 
 def result(services: Services, caller: Caller, job_id: UUID) -> TaskBlock:
-    """What a succeeded task released first. Raises as `chain`, or 409 job_without_result."""
+    """Return a succeeded task's first block. Raises as `chain`, or 409 job_without_result."""
     with services.sessions.read() as session:
         return first_block(session, _task(session, caller, job_id))
 
 
 def statistic(services: Services, caller: Caller, job_id: UUID) -> TaskBlock:
-    """What a succeeded task released, of which an inference can be made. Raises as `result`."""
+    """Return a succeeded task's first block, for an inference. Raises as `result`."""
     with services.sessions.read() as session:
         released = first_block(session, _task(session, caller, job_id))
     if not isinstance(released.spec.task, StatisticTask | TwoStagesTask):
@@ -232,7 +232,7 @@ def statistic(services: Services, caller: Caller, job_id: UUID) -> TaskBlock:
 def table(
     services: Services, caller: Caller, job_id: UUID, number: int
 ) -> Iterator[Mapping[str, Values]]:
-    """A synthetic table, by its number from 0: columns by name, some rows at a time.
+    """Yield a synthetic table by its number from 0, some rows at a time, by column name.
 
     Raises as `result`, or Refusal 404.
     """
@@ -249,6 +249,7 @@ def table(
 
 
 def _task(session: Session, caller: Caller, job_id: UUID) -> JobRow:
+    """Return the caller's succeeded task."""
     job = _ended(session, caller, job_id)
     if kind_of(job.resolved).answer != "result":
         message = "This job released a chain, and no task's result."
@@ -258,6 +259,7 @@ def _task(session: Session, caller: Caller, job_id: UUID) -> JobRow:
 
 
 def _succeeded(session: Session, caller: Caller, job_id: UUID) -> JobRow:
+    """Return the caller's succeeded job."""
     job = _ended(session, caller, job_id)
     if kind_of(job.resolved).answer != "chain":
         message = "This job is a task, which releases no chain; its result is another address."
@@ -266,6 +268,7 @@ def _succeeded(session: Session, caller: Caller, job_id: UUID) -> JobRow:
 
 
 def _ended(session: Session, caller: Caller, job_id: UUID) -> JobRow:
+    """Return the caller's finished job."""
     job = own_job(session, caller, job_id)
     if job.status in ("queued", "running"):
         raise Refusal(409, "job_not_finished", "The job has not finished yet.")
@@ -275,13 +278,14 @@ def _ended(session: Session, caller: Caller, job_id: UUID) -> JobRow:
 
 
 def _check_kept(job: JobRow) -> None:
-    """Raise Refusal 410 where the draws were deleted after their time."""
+    """Raise Refusal 410 where retention has deleted the draws."""
     if job.expired_at is not None:
         message = "The draws were kept for their time and are deleted; job and summary stay."
         raise Refusal(410, "expired", message)
 
 
 def _chain(services: Services, session: Session, job: JobRow, scale: Scale) -> Chain:
+    """Return the chain of a succeeded job."""
     _check_kept(job)
     chain_job = read(job.resolved)
     schema = chain_job.used(schema_of(session.get_one(DatasetRow, job.dataset_id)))
@@ -293,7 +297,7 @@ def _chain(services: Services, session: Session, job: JobRow, scale: Scale) -> C
 
 
 def count_jobs(session: Session) -> dict[str, int]:
-    """How many jobs there are in each status."""
+    """Return the number of jobs by status."""
     counted = session.execute(select(JobRow.status, func.count()).group_by(JobRow.status))
     counts = dict.fromkeys(JOB_STATUSES, 0)
     counts.update((status, number) for status, number in counted)

@@ -1,4 +1,4 @@
-"""Posteriors from what a job stored of its release. Nothing here sees a row or a ledger."""
+"""Posteriors from stored releases. No rows and no ledger are accessed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ Setting = Mapping[str, float | str]
 
 @dataclass(frozen=True, slots=True)
 class EffectAsked:
-    """The effect of one covariate, with all others as given. value, against: its two settings."""
+    """The effect of one covariate at given settings. value, against: compared values."""
 
     covariate: str
     given: Sequence[Setting]
@@ -34,7 +34,7 @@ class EffectAsked:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a stored release: another prior, predictions, contrasts, effects."""
+    """A question about a stored release: prior, predictions, contrasts, effects."""
 
     prior: Mapping[str, CoefficientPrior | str] | CoefficientPrior | str
     num_draws: int
@@ -44,19 +44,20 @@ class Question:
     effects: Sequence[EffectAsked] = ()
     null: Sequence[Mapping[str, float]] = ()
     models: Sequence[str] = ()
+    curves: Sequence[tuple[str, Setting, int]] = ()
     scale: Scale = "original"
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Draws (draw, parameter) of a posterior, without what else may be asked of it."""
+    """Draws (draw, parameter) of a posterior alone."""
 
     parameters: tuple[str, ...]
     draws: NDArray[np.float64]
 
 
 def free_answer(kept: Kept, asked: Question, head: dict[str, Any] | None) -> bytes | Drawn | Fault:
-    """The answer as JSON behind `head`, or the draws alone without one; or what is wrong.
+    """Return the JSON answer after `head`, the draws without one, or the question's fault.
 
     Runs in a planner process: there may be hundreds of thousands of numbers.
     """
@@ -76,6 +77,7 @@ def free_answer(kept: Kept, asked: Question, head: dict[str, Any] | None) -> byt
 
 
 def _answer(posterior: FreePosterior, asked: Question) -> dict[str, Any]:
+    """Return the answer as JSON values."""
     return {
         "parameters": list(posterior.parameters),
         "priors": [{"name": name, **asdict(prior)} for name, prior in posterior.priors.items()],
@@ -100,15 +102,21 @@ def _answer(posterior: FreePosterior, asked: Question) -> dict[str, Any]:
         ],
         "bayes_factors": [_tested(posterior, n, f"/null/{k}") for k, n in enumerate(asked.null)],
         "models": [asdict(model) for model in _models(posterior, asked.models)],
+        "curves": [
+            asdict(posterior.curve(covariate, given, points=points, pointer=f"/curves/{k}"))
+            for k, (covariate, given, points) in enumerate(asked.curves)
+        ],
         "verdict": asdict(posterior.verdict),
     }
 
 
 def _models(posterior: FreePosterior, formulas: Sequence[str]) -> Sequence[ModelWeight]:
+    """Return the probabilities of smaller models."""
     return posterior.compare_models(formulas) if formulas else ()
 
 
 def _predictions(posterior: FreePosterior, given: Sequence[Setting]) -> list[dict[str, Any]]:
+    """Return predictions as JSON values."""
     predicted = posterior.predict(given) if given else ()
     return [
         {"given": dict(setting), **asdict(made)}
@@ -119,15 +127,18 @@ def _predictions(posterior: FreePosterior, given: Sequence[Setting]) -> list[dic
 def _comparison(
     posterior: FreePosterior, given: Setting, against: Setting, pointer: str
 ) -> dict[str, Any]:
+    """Return one comparison as JSON values."""
     made = posterior.compare(given, against, pointer=pointer)
     return {"given": dict(given), "against": dict(against), **asdict(made)}
 
 
 def _effects(posterior: FreePosterior, asked: EffectAsked, pointer: str) -> list[Any]:
+    """Return effects as JSON values."""
     ends = {"value": asked.value, "against": asked.against}
     return list(posterior.effects(asked.covariate, asked.given, **ends, pointer=pointer))
 
 
 def _tested(posterior: FreePosterior, null: Mapping[str, float], pointer: str) -> dict[str, Any]:
+    """Return a Bayes factor as JSON values."""
     made = posterior.bayes_factor(null, pointer=pointer)
     return {"null": dict(null), "log_bayes_factor": made.log, "error": made.error}

@@ -1,4 +1,4 @@
-"""Draws are kept for so many days, then deleted. The job, its summary and its debit stay."""
+"""Retention: draws are deleted after some days; job, summary and debit remain."""
 
 import time
 from datetime import timedelta
@@ -15,14 +15,14 @@ AT_ONCE = 20  # jobs in one transaction: chains may be large
 
 
 class Retention:
-    """Looks once a minute, where a time is set."""
+    """Deletes expired draws once a minute, where a retention time is set."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._next = 0.0
 
     def round(self) -> None:
-        """Delete what is due, if it is time to look."""
+        """Delete expired draws if the minute is over."""
         if not self._services.settings.chain_days or time.monotonic() < self._next:
             return
         while expire(self._services) == AT_ONCE:
@@ -31,7 +31,7 @@ class Retention:
 
 
 def expire(services: Services) -> int:
-    """Delete the draws of some jobs that ended long enough ago; return the number of jobs."""
+    """Delete expired draws of some jobs; return the number of jobs."""
     with services.sessions.write() as session:
         now = database_now(session)
         ended = now - timedelta(days=services.settings.chain_days)

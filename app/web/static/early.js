@@ -1,10 +1,10 @@
-// What a reader does before the page can answer is not lost: a form that is sent before htmx listens
-// is sent again when it does, and fields that were changed by then (or that the browser filled in
+// What a reader does before the page can answer is not lost: a form that is sent before scripts listen
+// is sent again when they do, and fields that were changed by then (or that the browser filled in
 // again on reload) are announced, so that the page shows what the form says.
 {
   const early = [];
   const hold = (event) => {
-    if (!event.target.matches(":is([hx-get], [hx-post]):not([hx-trigger])")) return;
+    if (!event.target.matches(":is([hx-get], [hx-post]):not([hx-trigger]), #refresh")) return;
     event.preventDefault();
     early.push([event.target, event.submitter]);
   };

@@ -8,7 +8,50 @@ const notice = (text) => {
 };
 const AWAY = "The service does not answer. What you typed is still here: try again in a moment.";
 const ENDED = "Your session has ended. Sign in again in another tab, then go on here.";
+const OTHER = "Somebody else is signed in here now. Reload the page before you go on.";
 const LIVE = ["queued", "running"];
+let ended = false;
+
+// Whether the session lives. After a new sign-in in another tab the forms of this page belong to it.
+async function alive() {
+  let answer;
+  try {
+    answer = await fetch("/session");
+  } catch {
+    notice(AWAY);
+    return false;
+  }
+  ended = answer.redirected || !answer.ok;
+  if (ended) return notice(ENDED), false;
+  const { user, csrf } = await answer.json();
+  if (user !== document.body.dataset.user) return notice(OTHER), false;
+  for (const field of document.querySelectorAll("input[name=csrf]")) field.value = csrf;
+  for (const form of document.querySelectorAll("[hx-headers]")) form.setAttribute("hx-headers", JSON.stringify({ "X-CSRF": csrf }));
+  notice("");
+  return true;
+}
+
+// A form is sent once, and only while the session lives: with the page what was typed would be gone.
+const sending = new Set();
+let sure = null;
+addEventListener("submit", async (event) => {
+  const form = event.target, button = event.submitter;
+  const own = form.method === "post" && !form.matches("[hx-post]:not([hx-trigger]), [action='/login'], [action='/logout']");
+  if (!own || event.defaultPrevented || sure === form) return;
+  event.preventDefault();
+  if (sending.has(form)) return;
+  sending.add(form);
+  if (await alive()) {
+    sure = form;
+    form.requestSubmit(button);
+    sure = null;
+  } else sending.delete(form);
+});
+addEventListener("pageshow", () => sending.clear());
+addEventListener("focus", async () => {
+  if (!ended || !(await alive())) return;
+  for (const form of document.querySelectorAll("form[hx-trigger]")) form.dispatchEvent(new Event("change", { bubbles: true }));
+});
 
 // Another page of ours as a document; null where it is not to be had, which is told.
 async function fetched(address) {
@@ -56,7 +99,7 @@ function followJob(source) {
     const fresh = await fetched(ended ? at + location.search : `${at}/state`);
     if (!fresh || known !== status) return;
     if (!ended) return replaced(fresh, "status", "paid");
-    replaced(fresh, "state", "outcome");
+    replaced(fresh, "about", "state", "outcome");
     dispatchEvent(new Event("redrawn"));
   });
 }
@@ -99,6 +142,7 @@ function follow() {
 addEventListener("htmx:afterRequest", ({ detail }) => detail.successful && notice(""));
 addEventListener("htmx:sendError", () => notice(AWAY));
 addEventListener("htmx:responseError", ({ detail }) => {
+  if (detail.xhr.status === 401) return alive();
   const told = new DOMParser().parseFromString(detail.xhr.responseText, "text/html");
   const alert = told.querySelector("[role=alert]:not([hidden])");
   notice(alert?.textContent || "The service could not do this. Reload the page and try again.");

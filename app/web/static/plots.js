@@ -25,11 +25,11 @@ function ticks(_, splits) {
   return splits.map((at) => at.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
 }
 
-function frame(figure, { whole = false, ...options }, data) {
+function frame(figure, { whole = false, across: own = {}, ...options }, data) {
   const ink = style("--pico-muted-color");
   const grid = { stroke: style("--pico-muted-border-color"), width: 1 };
   const axis = { stroke: ink, grid, ticks: grid, font: "11px sans-serif", values: ticks };
-  const across = { ...axis, size: 28, ...(whole && { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }) };
+  const across = { ...axis, size: 28, ...(whole && { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }), ...own };
   const rest = {
     width: Math.max(200, figure.clientWidth), height: HEIGHT, legend: { show: false },
     cursor: { show: false }, axes: [across, { ...axis, size: 60 }],
@@ -60,6 +60,18 @@ const KINDS = {
       scales: { x: { time: false, range: (_, low, high) => [low - half, high + half] }, y: { range: (_, __, top) => [0, top * 1.1] } },
       series: [{}, { stroke: first, fill: `${first}33`, width: 1, paths: uPlot.paths.bars({ size: [1] }), points: { show: false } }],
     }, [at, heights]);
+  },
+  band(figure, { at, days, mean, q05, q95, q25, q75 }) {
+    const [first] = colours();
+    const edge = { stroke: "transparent", points: { show: false } };
+    const dates = (_, splits) => splits.map((day) => new Date(day * 864e5).toISOString().slice(0, 10));
+    return frame(figure, {
+      ...(days && { across: { values: dates, space: 90 } }),
+      height: 220,
+      scales: { x: { time: false } },
+      bands: [{ series: [3, 2], fill: `${first}22` }, { series: [5, 4], fill: `${first}44` }],
+      series: [{}, { stroke: first, width: 2, points: { show: false } }, edge, edge, edge, edge],
+    }, [at, mean, q05, q95, q25, q75]);
   },
   trace(figure, { at, chains, warmup }) {
     const shade = (plot) => {

@@ -13,7 +13,7 @@ function asked(form) {
     else if (field.dataset.in === "header") headers.set(field.name, value);
     else for (const one of field.name === "job" ? value.split(",") : [value]) query.append(field.name, one.trim());
   }
-  const key = document.getElementById("try-key").value.trim();
+  const key = document.getElementById("try-key")?.value.trim();
   if ("key" in form.dataset && key) headers.set("Authorization", `Bearer ${key}`);
   const accept = form.querySelector("[data-accept]");
   if (accept) headers.set("Accept", accept.value);
@@ -74,6 +74,21 @@ addEventListener("submit", async (event) => {
     place.append(element("p", `Not sent, or the answer broke off: ${error.message}`, { className: "wrong" }));
   }
 });
+
+// What an operation takes and answers comes when it is opened.
+addEventListener("toggle", async ({ target }) => {
+  const link = target.matches("details.operation[open]") && target.querySelector(".part a[href^='/docs/']");
+  if (!link || target.dataset.asked) return;
+  target.dataset.asked = "yes";
+  try {
+    const answer = await fetch(link.href);
+    if (!answer.ok) throw new Error(answer.statusText);
+    const whole = new DOMParser().parseFromString(await answer.text(), "text/html");
+    target.querySelector(".part").replaceWith(document.adoptNode(whole.querySelector(".part")));
+  } catch {
+    delete target.dataset.asked;  // the link leads there
+  }
+}, true);
 
 // A link to a schema or an operation opens it.
 function unfold() {

@@ -3,6 +3,7 @@
 const form = document.getElementById("upload");
 const columns = document.getElementById("columns");
 const LOOKED_BYTES = 2 ** 20;
+const place = (id) => document.getElementById(id);
 
 function show(column) {
   const type = column.querySelector("[data-c=type]").value;
@@ -44,11 +45,31 @@ async function declare(schema) {
   const answer = await fetch("/datasets/schema", { method: "POST", body, headers: JSON.parse(form.getAttribute("hx-headers")) });
   const found = await answer.json();
   const wrong = answer.ok ? found.problems.map((one) => `Line ${one.line}, ${one.field}: ${one.message}`) : [found.told];
-  document.getElementById("schema").replaceChildren(...wrong.map((text) => Object.assign(document.createElement("p"), { textContent: text, role: "alert" })));
+  place("schema").replaceChildren(...wrong.map((text) => Object.assign(document.createElement("p"), { textContent: text, role: "alert" })));
   if (!answer.ok) return;
   const there = new Map([...columns.children].map((one) => [one.querySelector("[data-c=name]").value.trim(), one]));
   if (found.columns.length) there.get("")?.remove();
   for (const facts of found.columns) fill(there.get(facts.name) ?? add(facts.name), facts);
+  const declared = new Set(found.columns.map((one) => one.name)), rest = names().filter((name) => name && !declared.has(name));
+  place("schema").append(line(`${count(found.columns.length, "column")} of the table taken.${rest.length ? ` Not in it: ${some(rest)}. Leave out each of them, or say what it holds.` : ""}`));
+}
+
+const names = () => [...columns.children].map((one) => one.querySelector("[data-c=name]").value.trim());
+const count = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
+const some = (words) => (words.length > 8 ? `${words.slice(0, 8).join(", ")} and ${words.length - 8} more` : words.join(", "));
+
+// The columns as a schema file, whose empty cells are to be filled in: a spreadsheet reads it.
+function template() {
+  const fields = ["name", "type", "lower", "upper", "categories", "missing", "integer", "description"];
+  const cell = (value) => (/[",\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+  const written = [...columns.children].map(told).map((one) => fields.map((name) => {
+    const value = one[name] ?? "";
+    return cell(Array.isArray(value) ? value.join("|") : String(value));
+  }).join(","));
+  const file = new Blob(["\ufeff", [fields.join(","), ...written, ""].join("\r\n")], { type: "text/csv" });
+  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(file), download: "columns.csv" });
+  link.click();
+  URL.revokeObjectURL(link.href);
 }
 
 // What is no number goes as it was typed: the service says what is wrong with it.
@@ -89,6 +110,7 @@ function metadata() {
     privacy: { neighbouring: "replace_one", epsilon: number(field("epsilon")), delta: number(field("delta")), ...branches(field) },
     ...(field("holders").trim() && { holders: { names: parts(field("holders"), "\n"), ...(field("holder") && { column: field("holder") }) } }),
     ...(field("several") && { privacy_unit: field("several") === "row" ? "row" : { column: field("unit").trim(), max_rows: number(field("max_rows")) } }),
+    ...(!form.querySelector("[data-m=everybody]").checked && { grants: [...form.querySelectorAll("[data-grant]:checked")].map((one) => one.dataset.grant) }),
     ...(field("population") && { population: field("population") }),
     ...(Object.keys(format()).length && { format: format() }),
     ...(parts(field("skip"), "\n").length && { skip: parts(field("skip"), "\n") }),
@@ -128,20 +150,33 @@ async function look() {
     if (value) form.querySelector(`[data-f=${name}]`).value = value.replace("\t", "\\t");
   }
   if (found.format) form.querySelector("[data-f=missing]").value = found.format.missing.join(", ");
+  if (!found.questions.length) place("looked").prepend(line(words(found)));
+  form.querySelector("#found").replaceChildren(...found.columns.map((one) => Object.assign(document.createElement("option"), { value: one.name })));
   take(found.columns);
 }
 
+// What was found, in words.
+function words({ format, columns: found }) {
+  const marks = { ",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "blank", ".": "point" };
+  const left = found.filter((one) => one.skip).map((one) => one.name || "a column without a name");
+  return [
+    `${count(found.length, "column")}${format?.separator ? `, with a ${marks[format.separator] ?? format.separator} between fields` : ""}${format?.decimal ? `, and a ${marks[format.decimal]} as the decimal sign` : ""}.`,
+    format?.missing.length ? `No value: ${format.missing.map((one) => `“${one}”`).join(", ")}.` : "",
+    left.length ? `Left out, as ids or free text: ${some(left)}.` : "",
+    "What you see below is shown to you alone.",
+  ].filter(Boolean).join(" ");
+}
+
 function say(problems, found = null) {
-  const place = document.getElementById("looked");
-  place.replaceChildren(...problems.map((text) => Object.assign(document.createElement("p"), { textContent: text, role: "alert" })));
+  place("looked").replaceChildren(...problems.map((text) => Object.assign(document.createElement("p"), { textContent: text, role: "alert" })));
   if (!found?.rows.length) return;
   const table = document.createElement("table");
   const line = (cells, kind) => table.insertRow().append(...cells.map((text) => Object.assign(document.createElement(kind), { textContent: text })));
   line(found.columns.map((one) => one.name), "th");
   for (const row of found.rows) line(row, "td");
-  const wide = Object.assign(document.createElement("div"), { className: "overflow-auto" });
+  const wide = Object.assign(document.createElement("div"), { className: "table", tabIndex: 0, role: "region", ariaLabel: "First rows of the file" });
   wide.append(table);
-  place.append(wide);
+  place("looked").append(wide);
 }
 
 // Names and types of the file, for columns that are not there yet. What looks like an id is left out.
@@ -159,6 +194,16 @@ function take(found) {
   skip.value = [...left].join("\n");
 }
 
+// A column that the file has is named as left out, so that the upload does not ask for it again.
+function leaveOut(column) {
+  const name = column.querySelector("[data-c=name]").value.trim(), skip = form.querySelector("[data-m=skip]");
+  const inFile = [...form.querySelectorAll("#found option")].some((one) => one.value === name);
+  if (inFile) skip.value = [...new Set([...parts(skip.value, "\n"), name])].join("\n");
+  const next = column.nextElementSibling ?? column.previousElementSibling;
+  column.remove();
+  (next?.querySelector("input") ?? form.querySelector("[data-add]")).focus();
+}
+
 // Rows of a source in place of a file: what is named of it, by the kind of thing that it offers.
 const chosen = () => form.querySelector("[data-source]")?.selectedOptions[0];
 addEventListener("submit", (event) => {
@@ -174,7 +219,9 @@ addEventListener("submit", (event) => {
 form.addEventListener("click", ({ target }) => {
   if (target.matches("[data-add]")) add().querySelector("input").focus();
   if (target.matches("[data-look]")) look();
-  if (target.matches("[data-remove]")) target.closest(".column").remove();
+  if (target.matches("[data-template]")) template();
+  if (target.matches("[data-gaps]")) for (const box of columns.querySelectorAll("[data-c=empty]")) box.checked ||= !box.closest(".column").querySelector("[data-c=missing]").value.trim();
+  if (target.matches("[data-remove]")) leaveOut(target.closest(".column"));
   if (target.matches("[data-above]")) {
     const own = target.closest(".column"), above = own.previousElementSibling;
     if (above) { const { name, description, ...facts } = told(above); fill(own, { missing: [], ...facts }); }
@@ -201,6 +248,7 @@ form.addEventListener("change", async ({ target }) => {
   }
 });
 form.addEventListener("input", ({ target }) => {
+  if (target.dataset.taken) target.setCustomValidity(JSON.parse(target.dataset.taken).includes(target.value.trim()) ? "There is a dataset of this name. Give another one, or archive the earlier one first." : "");
   const column = target.closest(".column"), codes = column?.querySelector("[data-c=missing]");
   if (!codes) return;
   const both = ["number", "date"].includes(column.querySelector("[data-c=type]").value) && codes.value.trim() && column.querySelector("[data-c=empty]").checked;

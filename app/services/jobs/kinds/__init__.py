@@ -1,4 +1,4 @@
-"""The kinds of jobs. Each is one file and one line here."""
+"""The registry of job kinds: one file and one line each."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ KINDS: tuple[type[Job], ...] = (DryChainJob, ChainJob, TaskJob, InferenceJob)
 
 
 def kind_of(stored: Mapping[str, Any]) -> type[Job]:
-    """The kind of a stored spec. Raises LookupError."""
+    """Return the kind of a stored spec. Raises LookupError."""
     for made in KINDS:
         if made.holds(stored):
             return made
@@ -28,12 +28,12 @@ def kind_of(stored: Mapping[str, Any]) -> type[Job]:
 
 
 def read(stored: dict[str, Any]) -> Job:
-    """The job of a stored spec."""
+    """Return the job of a stored spec."""
     return kind_of(stored).read(stored)
 
 
 def runnable(stored: dict[str, Any]) -> Job:
-    """The job that waits to be run by its stored spec. Raises UnrunnableError.
+    """Return the job of a stored spec that is to be run. Raises UnrunnableError.
 
     Reading leaves out what it does not know: the run would then not be what was reserved.
     """
@@ -47,7 +47,7 @@ def runnable(stored: dict[str, Any]) -> Job:
 
 
 def _lost(stored: Any, read_back: Any) -> bool:
-    """Whether something that was stored, and is not null, was not read."""
+    """Return whether a stored member that is not null was lost when read back."""
     if isinstance(stored, dict) and isinstance(read_back, dict):
         return any(
             value is not None and (key not in read_back or _lost(value, read_back[key]))
@@ -59,7 +59,7 @@ def _lost(stored: Any, read_back: Any) -> bool:
 def body_hash(
     dataset_id: UUID, job: Job, label: Label = NO_LABEL, accept_low_quality: bool = False
 ) -> str:
-    """SHA-256 of the canonical JSON of what was asked for, less what was left at its default."""
+    """Return the SHA-256 of a request's canonical JSON, without default values."""
     body = {"dataset": str(dataset_id), **job.hashed(), **label.as_json()}
     if accept_low_quality:
         body["accept_low_quality"] = True

@@ -1,4 +1,4 @@
-"""What every kind of job has: a spec in the database, a plan, and a way to run.
+"""The interface of job kinds: stored spec, plan, and execution.
 
 A kind is one file here and one line in the registry. Whoever handles jobs asks a `Job`, and never
 which kind it is of.
@@ -32,7 +32,7 @@ ROW_NUMBERS = 24  # of a row: its response, and what a column needs while it is 
 
 
 class UnrunnableError(Exception):
-    """A job lacks what it needs to run, before anything is paid. code: of the job's error."""
+    """A job cannot run for a missing input; nothing is paid. code: the job's error code."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -40,25 +40,25 @@ class UnrunnableError(Exception):
 
 
 class Attempt(Protocol):
-    """What one attempt at a job has released so far."""
+    """The draws that one attempt at a job has released so far."""
 
     def draws(self) -> Floats:
-        """All blocks (chain, draw, parameter), one after the other."""
+        """Return all blocks (chain, draw, parameter), concatenated."""
 
     def first(self) -> Floats:
-        """The first block (numbers,)."""
+        """Return the first block (numbers,)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What a run that stopped early did to the rows, and what that costs."""
+    """The event that a run that stopped early has drawn, and its cost."""
 
     event: Event
     cost: Cost
 
 
 class Work(ABC):
-    """A claimed job with all that it needs besides the rows.
+    """A claimed job, ready to run once the rows are opened.
 
     A kind that stops early says so in `finished`; its blocks end there.
     """
@@ -66,35 +66,35 @@ class Work(ABC):
     @property
     @abstractmethod
     def seconds(self) -> float:
-        """About how long it runs, from public facts, above 0."""
+        """Return the expected run time in seconds, from public facts, above 0."""
 
     @abstractmethod
     def blocks(self, opened: Opened) -> Blocks:
-        """Return what is released, block by block (chain, draw, parameter).
+        """Yield released blocks (chain, draw, parameter).
 
         opened: returns the rows, still closed, and the permit for them, once they are paid for.
         """
 
     def finished(self, draws: int, planned: int) -> bool:
-        """Whether the block that brings the draws of each chain to this number is the last."""
+        """Return whether the block ending at draw number `draws` is the last."""
         return draws == planned
 
     @abstractmethod
     def summary(self, attempt: Attempt) -> tuple[Json, Json]:
-        """Return the summaries by scale, and the verdict, of everything that was released."""
+        """Return summaries by scale, and the verdict, of the whole release."""
 
     def drawn(self) -> Drawn | None:
-        """Return what was drawn of a run that stopped early; None where all of its event was."""
+        """Return the drawn event of a run that stopped early; None if it is complete."""
         return None
 
     def kept(self) -> Json | None:
-        """Return what stays usable of a release behind the blocks; None where there is none."""
+        """Return the stored release behind the blocks; None without one."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How the blocks of a job are shown as a chain. converted: draws on the scale asked for.
+    """How a job's blocks are shown as a chain. converted: maps draws to the requested scale.
 
     attributes: what it cost and how it was made.
     """
@@ -106,7 +106,7 @@ class Shown:
 
 
 class Job(ABC):
-    """A job without its dataset: what is asked for, and how such a job is handled.
+    """A job without its dataset: its spec, and the operations of its kind.
 
     kind: as the API names it. member: of the spec's JSON, that no other kind has. failure: the code
     of a job whose run failed. pays: whether it opens rows, for which a ledger pays. answer: what
@@ -131,32 +131,32 @@ class Job(ABC):
 
     @abstractmethod
     def as_json(self) -> Json:
-        """Return the spec as it is stored."""
+        """Return the spec as stored JSON."""
 
     def used(self, schema: Schema) -> Schema:
-        """Return the schema of the rows that it uses of a dataset. Raises SpecError."""
+        """Return the schema of the dataset's rows that the job uses. Raises SpecError."""
         return schema
 
     def hashed(self) -> Json:
-        """Return the spec as it stands for a request that is sent again."""
+        """Return the spec as hashed for idempotency."""
         return self.as_json()
 
     @classmethod
     def title(cls, stored: Json) -> str:
-        """Return the algorithm of a stored spec."""
+        """Return the algorithm's name from a stored spec."""
         return str(stored["sampler"]["algorithm"])
 
     @abstractmethod
     def work(self, session: Session, schema: Schema) -> Work:
-        """Return the job ready to run, but for the rows. Raises UnrunnableError."""
+        """Return the job ready to run, without rows. Raises UnrunnableError."""
 
     def shown(self, schema: Schema, cost: Cost, scale: Scale) -> Shown:
-        """Return how its blocks are shown as a chain. Raises LookupError where they are none."""
+        """Return how its blocks are shown as a chain. Raises LookupError if they are none."""
         raise LookupError(f"the job {self.kind} has no chain")
 
 
 class PaidJob(Job):
-    """A job that opens rows: it is planned from public facts, and a ledger pays.
+    """A job that reads rows: planned from public facts and paid by a ledger.
 
     too_many, too_wide: what is wrong where it would release too many numbers, or need too much
     memory. unbounded: where no branch of a dataset's promise bounds its cost.
@@ -170,46 +170,46 @@ class PaidJob(Job):
 
     @property
     def quick(self) -> bool:
-        """Whether it is planned in hundredths of a second."""
+        """Return whether planning takes only hundredths of a second."""
         return False
 
     def least_event(self, rows: int) -> Event | None:
-        """Return what costs least of its kind; None where every promise bounds the cost."""
+        """Return the cheapest event of this kind; None where every guarantee bounds the cost."""
         return None
 
     def facts(self, session: Session, caller: Caller, dataset_id: UUID) -> Sequence[Any]:
-        """Return what it may use again of the caller's own jobs on the dataset."""
+        """Return the caller's releases on the dataset that the job may reuse."""
         return ()
 
     @abstractmethod
     def plan(self, schema: Schema, facts: Sequence[Any], *, advise: bool) -> BasePlan:
-        """Return its plan. facts: see `facts`. advise: whether to work warnings out.
+        """Return its plan. facts: see `facts`. advise: whether to compute warnings.
 
         Runs in a planner process. Raises SpecError.
         """
 
     @abstractmethod
     def settled(self, plan: Any) -> Self:
-        """Return the job that a plan makes of it, with nothing left open."""
+        """Return the job with all options filled in by a plan."""
 
     @abstractmethod
     def numbers(self, plan: Any) -> int:
-        """Return how many numbers it releases."""
+        """Return the number of released numbers."""
 
     @abstractmethod
     def memory_bytes(self, schema: Schema, plan: Any) -> int:
-        """Return the most memory that a process takes which runs it."""
+        """Return the peak memory of a process that runs it."""
 
     def answer_bytes(self, schema: Schema, plan: Any) -> int:
-        """Return about the most bytes of an answer that is sent as one; 0 where none is."""
+        """Return about the largest answer in bytes, 0 where answers are streamed."""
         return 0
 
     def columns(self, plan: Any) -> Sequence[str]:
-        """Return the columns whose bounds matter to it."""
+        """Return the columns whose declared bounds affect it."""
         return ()
 
     def shortfall(self, schema: Schema, plan: Any) -> tuple[str, float | None]:
-        """Return why a plan is not usable, and the epsilon at which it would be, if one is known.
+        """Return why a plan is not usable, and an epsilon that would suffice, if known.
 
         Runs in a planner process.
         """

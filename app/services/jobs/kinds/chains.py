@@ -1,4 +1,4 @@
-"""Draws from a posterior, and the whitenings that one job pays for and later ones use again.
+"""Jobs that draw from a posterior, and the reuse of paid whitenings.
 
 A released value belongs to the analyst whose job released it: another's job is not even named.
 """
@@ -78,7 +78,7 @@ _PAYERS = (
 
 @dataclass(frozen=True, slots=True)
 class ChainJob(PaidJob):
-    """A model, a sampler or release, and what they may cost."""
+    """A model, a sampler or release, and a budget."""
 
     kind = "chain"
     member = "model"
@@ -93,7 +93,7 @@ class ChainJob(PaidJob):
     spec: JobSpec
 
     def used(self, schema: Schema) -> Schema:
-        """Return the schema of the rows that it uses of a dataset. Raises SpecError."""
+        """Return the schema of the dataset's rows that the job uses. Raises SpecError."""
         return self.spec.privacy.schema(schema)
 
     @classmethod
@@ -104,11 +104,11 @@ class ChainJob(PaidJob):
         return cls(replace(_SPEC.validate_python(others), sampler=sampler))
 
     def as_json(self) -> Json:
-        """Return the spec as it is stored."""
+        """Return the spec as stored JSON."""
         return asdict(self.spec)
 
     def hashed(self) -> Json:
-        """Return the spec as earlier versions wrote it: requests of then may be sent again."""
+        """Return the spec as hashed for idempotency, as earlier versions wrote it."""
         body = self.as_json()
         for name in ("dispersion", "degrees_of_freedom"):
             if body["model"]["options"][name] is None:
@@ -126,17 +126,17 @@ class ChainJob(PaidJob):
 
     @property
     def quick(self) -> bool:
-        """Where everything is left to the planner."""
+        """Return whether planning is fast: all options are left to the planner."""
         return isinstance(self.spec.sampler, AutoOptions)
 
     def least_event(self, rows: int) -> Event | None:
-        """Return a step on a secret minibatch that costs next to nothing."""
+        """Return the cheapest event: one step on a secret minibatch."""
         if of_full_data(self.spec.sampler):
             return None
         return Repeat(WithoutReplacement(Gaussian(LEAST_COST), 2, max(2, rows)), 1)
 
     def facts(self, session: Session, caller: Caller, dataset_id: UUID) -> tuple[Earlier, ...]:
-        """Return the caller's succeeded jobs that paid for a whitening, newest first.
+        """Return the caller's succeeded jobs with a paid whitening, newest first.
 
         One that failed or was cancelled has shown nothing: a payment has one release.
         """
@@ -152,11 +152,11 @@ class ChainJob(PaidJob):
         )
 
     def plan(self, schema: Schema, facts: Sequence[Earlier], *, advise: bool) -> planner.Plan:
-        """Return its plan. facts: releases whose whitening it may use again. Raises SpecError."""
+        """Return its plan. facts: releases with reusable whitenings. Raises SpecError."""
         return planner.plan(schema, self.spec, advise=advise, earlier=facts)
 
     def settled(self, plan: planner.Plan) -> Self:
-        """Return the job that a plan makes of it."""
+        """Return the job with all options filled in by a plan."""
         return type(self)(plan.spec)
 
     def numbers(self, plan: planner.Plan) -> int:
@@ -164,7 +164,7 @@ class ChainJob(PaidJob):
         return plan.num_steps * plan.num_chains * len(plan.parameters)
 
     def memory_bytes(self, schema: Schema, plan: planner.Plan) -> int:
-        """Return the most memory that a process takes which runs it.
+        """Return the peak memory of a process that runs it.
 
         Eight bytes for every value, in the dataset's columns and twice in the model's (in blocks,
         and as made or, later, in the coordinates of a released covariance); ROW_NUMBERS and two
@@ -177,7 +177,7 @@ class ChainJob(PaidJob):
         return BASE_BYTES + 8 * numbers
 
     def streams(self, plan: planner.Plan) -> bool:
-        """Return whether a run reads rows anew at every pass."""
+        """Return whether the run reads rows again at every pass."""
         return plan.streams
 
     def columns(self, plan: planner.Plan) -> Sequence[str]:
@@ -185,15 +185,15 @@ class ChainJob(PaidJob):
         return plan.covariates
 
     def shortfall(self, schema: Schema, plan: planner.Plan) -> tuple[str, float | None]:
-        """Return what is expected of a plan that is not usable, and an epsilon that would do."""
+        """Return the expected quality of an unusable plan, and an epsilon that would suffice."""
         return planner.shortfall(schema, plan, self.spec)
 
     def work(self, session: Session, schema: Schema) -> Work:
-        """Return the job ready to run. Raises UnrunnableError where its whitening is gone."""
+        """Return the job ready to run. Raises UnrunnableError where its whitening is missing."""
         return _ChainWork(schema, self.spec, self._whitening(session, schema))
 
     def _whitening(self, session: Session, schema: Schema) -> Whitening | None:
-        """Return the whitening that the job names, for its columns. Raises UnrunnableError."""
+        """Return the named whitening, for the job's columns. Raises UnrunnableError."""
         options = self.spec.sampler
         if not isinstance(options, NoisyQuadraticOptions) or not options.paid:
             return None
@@ -220,7 +220,7 @@ class ChainJob(PaidJob):
 
 
 class _ChainWork(Work):
-    """A run of chains. whitening: that it uses again."""
+    """A running chain job. whitening: the reused one."""
 
     def __init__(self, schema: Schema, spec: JobSpec, whitening: Whitening | None) -> None:
         self._schema, self._spec, self._whitening = schema, spec, whitening
@@ -228,7 +228,7 @@ class _ChainWork(Work):
 
     @property
     def seconds(self) -> float:
-        """About how long the chains run."""
+        """Return the expected run time of the chains in seconds."""
         return planner.expected_seconds(self._schema, self._spec)
 
     def blocks(self, opened: Opened) -> Blocks:
@@ -238,13 +238,13 @@ class _ChainWork(Work):
 
     @property
     def _release(self) -> StoredRelease | None:
-        """What stays usable of the release that draws are from; None where there was none."""
+        """Return the stored release of the draws; None without one."""
         if self._run is None or self._run.stored is None:
             return None
         return StoredRelease(self._schema, self._spec, self._run.stored)
 
     def summary(self, attempt: Attempt) -> tuple[Json, Json]:
-        """Return the parameters' summaries on both scales, and the verdict."""
+        """Return summaries on both scales, and the verdict."""
         parameters = parameters_of(self._schema, self._spec.model)
         design = make_design(self._schema, self._spec.model.formula)
         draws = attempt.draws()
@@ -257,12 +257,12 @@ class _ChainWork(Work):
         return by_scale, asdict(verdict)  # type: ignore[return-value]
 
     def drawn(self) -> Drawn | None:
-        """Return what a release drew that stopped early."""
+        """Return what a release that stopped early has drawn."""
         event = None if self._run is None else self._run.drawn
         if event is None:
             return None
         return Drawn(event, planner.cost_of(event, self._spec.privacy.delta))
 
     def kept(self) -> Json | None:
-        """Return the release that the draws are from."""
+        """Return the stored release of the draws."""
         return None if self._release is None else self._release.to_dict()

@@ -1,4 +1,4 @@
-"""Dry runs: chains on rows made from declared bounds and categories alone.
+"""Dry runs: chains on simulated rows, made from declared bounds and categories alone.
 
 The spec, the plan, the limits and the way are those of the job. No ledger is asked, no stored row
 is opened, and every answer, file and page says what it is.
@@ -30,7 +30,7 @@ DRY = (
 
 @dataclass(frozen=True, slots=True)
 class DryChainJob(ChainJob):
-    """A chain or a release on made rows. It opens no rows of the dataset, and pays nothing."""
+    """A chain or release on simulated rows, free: it opens no rows of the dataset."""
 
     pays: ClassVar[bool] = False
 
@@ -46,15 +46,15 @@ class DryChainJob(ChainJob):
         return cls(ChainJob.read(others).spec)
 
     def as_json(self) -> Json:
-        """Return the spec as it is stored."""
+        """Return the spec as stored JSON."""
         return ChainJob.as_json(self) | {DRY_RUN: True}
 
     def facts(self, session: Session, caller: Caller, dataset_id: UUID) -> tuple[()]:
-        """Return nothing: what was released of the data has no place here."""
+        """Return nothing: a dry run reuses no releases of the data."""
         return ()
 
     def streams(self, plan: planner.Plan) -> bool:
-        """Return False: made rows are made at once."""
+        """Return False: simulated rows are in memory."""
         return False
 
     def work(self, session: Session, schema: Schema) -> Work:
@@ -63,43 +63,43 @@ class DryChainJob(ChainJob):
         return _DryWork(ChainJob.work(self, session, schema), schema, event)
 
     def shown(self, schema: Schema, cost: Cost, scale: Scale) -> Shown:
-        """Return how its blocks are shown as a chain: as one that says what it is."""
+        """Return how its blocks are shown as a chain, marked as a dry run."""
         made = ChainJob.shown(self, schema, cost, scale)
         attributes = {**made.attributes, DRY_RUN: DRY}
         return Shown(made.parameters, made.num_warmup, made.converted, attributes)
 
 
 class _DryWork(Work):
-    """The work of a job, on made rows. schema: of the rows that it uses. event: of the job."""
+    """A running dry run. schema: of the rows. event: of the job."""
 
     def __init__(self, work: Work, schema: Schema, event: Event) -> None:
         self._work, self._schema, self._event = work, schema, event
 
     @property
     def seconds(self) -> float:
-        """About how long it runs."""
+        """Return the expected run time in seconds."""
         return self._work.seconds
 
     def blocks(self, opened: Opened) -> Blocks:
-        """Return what is drawn, block by block. The rows of the dataset stay closed."""
+        """Yield blocks of draws from simulated rows; the dataset stays closed."""
         return self._work.blocks(lambda: dummy_rows(self._schema, self._event))
 
     def finished(self, draws: int, planned: int) -> bool:
-        """Whether the block that brings the draws of each chain to this number is the last."""
+        """Return whether the block ending at draw number `draws` is the last."""
         return self._work.finished(draws, planned)
 
     def summary(self, attempt: Attempt) -> tuple[Json, Json]:
-        """Return the summaries by scale, and a verdict that nobody takes for one on the data."""
+        """Return summaries by scale, and a verdict marked as that of a dry run."""
         summaries, verdict = self._work.summary(attempt)
         return summaries, dry_verdict(verdict)
 
     def kept(self) -> Json | None:
-        """Return what stays usable of a release: of a release of made rows."""
+        """Return the stored release of simulated rows."""
         return self._work.kept()
 
 
 def dry_verdict(verdict: Json) -> Json:
-    """Return a verdict of made rows as what it is: unreliable, and why."""
+    """Return the verdict of a dry run: always unreliable, with the reason."""
     reasons: Sequence[Any] = verdict.get("reasons", ())
     return verdict | {
         "status": "unreliable",

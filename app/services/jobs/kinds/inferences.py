@@ -1,4 +1,4 @@
-"""What follows from a statistic that a task released, where it takes longer than a request.
+"""Jobs that infer a parameter from a released statistic, when it is too slow for a request.
 
 Such a job has no entry in any ledger and opens no rows.
 """
@@ -40,7 +40,7 @@ _QUESTION = TypeAdapter(InferenceQuestion)
 
 @dataclass(frozen=True, slots=True)
 class TaskBlock:
-    """A block (numbers,) that a task released, and the public facts that it is read by."""
+    """A task's released block (numbers,), with the public facts needed to read it."""
 
     schema: Schema
     spec: TaskSpec
@@ -48,7 +48,7 @@ class TaskBlock:
 
 
 def first_block(session: Session, job: JobRow) -> TaskBlock:
-    """What a succeeded task released first."""
+    """Return the first block that a succeeded task released."""
     block = stored_block(session, job.id, job.released_attempt or 0, 0)
     task = TaskJob.read(job.resolved)
     schema = task.used(schema_of(session.get_one(DatasetRow, job.dataset_id)))
@@ -57,7 +57,7 @@ def first_block(session: Session, job: JobRow) -> TaskBlock:
 
 @dataclass(frozen=True, slots=True)
 class InferenceJob(Job):
-    """A question about what the job `of` released. question: settled."""
+    """A question about the release of job `of`. question: with its algorithm filled in."""
 
     kind = "inference"
     member = "inference"
@@ -73,7 +73,7 @@ class InferenceJob(Job):
         return cls(str(asked.pop("of")), _QUESTION.validate_python(asked))
 
     def as_json(self) -> Json:
-        """Return the spec as it is stored. Its chains are described as a sampler's are."""
+        """Return the spec as stored JSON, its chains described as a sampler's."""
         asked = asdict(self.question)
         sampler = {
             "algorithm": asked["algorithm"],
@@ -84,14 +84,14 @@ class InferenceJob(Job):
         return {"inference": {"of": self.of, **asked}, "sampler": sampler}
 
     def work(self, session: Session, schema: Schema) -> Work:
-        """Return it with what it reads. Raises UnrunnableError where that is gone."""
+        """Return it ready to run. Raises UnrunnableError where the release is missing."""
         job = session.get(JobRow, UUID(self.of))
         if job is None or job.status != "succeeded" or job.expired_at is not None:
             raise UnrunnableError("release_gone")
         return _InferenceWork(first_block(session, job), self.question)
 
     def shown(self, schema: Schema, cost: Cost, scale: Scale) -> Shown:
-        """Return how its blocks are shown: one parameter, its warm-up left out."""
+        """Return how its blocks are shown as a chain: one parameter, without warm-up."""
         asked = self.question
         made_by = attributes(cost, str(asked.algorithm), schema)
         name = family_of(asked.family, asked.options).name
@@ -99,14 +99,14 @@ class InferenceJob(Job):
 
 
 class _InferenceWork(Work):
-    """A question with what it is about."""
+    """A running inference."""
 
     def __init__(self, given: TaskBlock, question: InferenceQuestion) -> None:
         self._given, self._question = given, question
 
     @property
     def seconds(self) -> float:
-        """About how long the answer takes."""
+        """Return the expected run time in seconds."""
         given = self._given
         _, seconds = tasks.settled_question(given.schema, given.spec, given.block, self._question)
         return seconds if math.isfinite(seconds) else 1.0
@@ -118,7 +118,7 @@ class _InferenceWork(Work):
         yield Released(made.draws[..., None])
 
     def summary(self, attempt: Attempt) -> tuple[Json, Json]:
-        """Return the summary, which is the same on both scales, and the verdict."""
+        """Return the summary, equal on both scales, and the verdict."""
         made = judged_draws(self._question, attempt.draws()[..., 0])
         summaries = [asdict(made.summary)]
         return {"original": summaries, "design": summaries}, asdict(made.verdict)

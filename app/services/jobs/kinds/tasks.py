@@ -1,4 +1,4 @@
-"""Releases of something else than a posterior: summaries, synthetic tables, statistics."""
+"""Jobs that release summaries, synthetic tables or statistics."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ NUMBER_BYTES, ESTIMATE_BYTES = 24, 160  # of JSON: a number; an estimate without
 
 @dataclass(frozen=True, slots=True)
 class TaskJob(PaidJob):
-    """A task, and what it may cost."""
+    """A task and its budget."""
 
     kind = "task"
     member = "task"
@@ -58,7 +58,7 @@ class TaskJob(PaidJob):
     spec: TaskSpec
 
     def used(self, schema: Schema) -> Schema:
-        """Return the schema of the rows that it uses of a dataset. Raises SpecError."""
+        """Return the schema of the dataset's rows that the task uses. Raises SpecError."""
         return self.spec.privacy.schema(schema)
 
     @classmethod
@@ -67,11 +67,11 @@ class TaskJob(PaidJob):
         return cls(_SPEC.validate_python(stored))
 
     def as_json(self) -> Json:
-        """Return the spec as it is stored."""
+        """Return the spec as stored JSON."""
         return asdict(self.spec)
 
     def hashed(self) -> Json:
-        """Return the spec as earlier versions wrote it: requests of then may be sent again."""
+        """Return the spec as hashed for idempotency, as earlier versions wrote it."""
         body = self.as_json()
         if body["privacy"]["max_rows"] is None:
             del body["privacy"]["max_rows"]
@@ -87,15 +87,15 @@ class TaskJob(PaidJob):
         return plan_task(schema, self.spec)
 
     def settled(self, plan: TaskPlan) -> Self:
-        """Return the task that a plan makes of it."""
+        """Return the task with all options filled in by a plan."""
         return type(self)(plan.spec)
 
     def numbers(self, plan: TaskPlan) -> int:
-        """Return how many numbers all blocks hold."""
+        """Return how many numbers all blocks hold together."""
         return plan.numbers
 
     def memory_bytes(self, schema: Schema, plan: TaskPlan) -> int:
-        """Return the most memory that a process takes which runs it.
+        """Return the peak memory of a process that runs it.
 
         Eight bytes for every value of the dataset, ROW_NUMBERS for every row, and what is released.
         Where rows are counted in pieces, for two of these.
@@ -119,7 +119,7 @@ class TaskJob(PaidJob):
         return (ESTIMATE_BYTES + longest) * plan.numbers
 
     def shortfall(self, schema: Schema, plan: TaskPlan) -> tuple[str, float | None]:
-        """Return what noise is expected to do to synthetic tables, and an epsilon that would do."""
+        """Return the expected effect of noise on tables, and an epsilon that would suffice."""
         return shortfall(schema, plan.spec) or ("", None)
 
     def work(self, session: Session, schema: Schema) -> Work:
@@ -128,21 +128,21 @@ class TaskJob(PaidJob):
 
 
 def _longest(column: Column) -> int:
-    """The most bytes that a column and one of its values take in a name, as JSON."""
+    """Return the largest size in bytes of a column's name with one value, as JSON."""
     values = () if isinstance(column, NumberColumn) else column.categories
     longest = max((len(json.dumps(value)) for value in values), default=NUMBER_BYTES)
     return len(json.dumps(column.name)) + longest
 
 
 class _TaskWork(Work):
-    """A run of a task."""
+    """A running task."""
 
     def __init__(self, schema: Schema, spec: TaskSpec) -> None:
         self._schema, self._spec = schema, spec
 
     @property
     def seconds(self) -> float:
-        """About how long the task runs."""
+        """Return the expected run time of the task in seconds."""
         return seconds_of(self._schema, self._spec)
 
     def blocks(self, opened: Opened) -> Blocks:
@@ -150,5 +150,5 @@ class _TaskWork(Work):
         return run_task(self._schema, self._spec, *opened())
 
     def summary(self, attempt: Attempt) -> tuple[Json, Json]:
-        """Return no summary, and the verdict that the first block says."""
+        """Return no summary, and the verdict on the first block."""
         return {}, asdict(verdict_of(self._schema, self._spec, attempt.first()))
