@@ -83,6 +83,7 @@ def most_memory() -> int:
 def release(folder: Path, rows: int, formula: str) -> dict[str, float]:
     """Release a regression of the stored rows in this process."""
     from app.storage.columns import columns_json
+    from app.storage.files import RowReader
     from app.storage.rows import DatasetRow
     from dpmcmc.base.private import Permit
     from dpmcmc.fit.run import run
@@ -100,13 +101,13 @@ def release(folder: Path, rows: int, formula: str) -> dict[str, float]:
     privacy = PrivacySpec(epsilon=1.0, delta=1e-9)
     job = JobSpec(model=ModelSpec(family="linear", formula=formula), privacy=privacy)
     planned = plan(schema, job)
-    tables, passes = files._tables, [0]
+    tables, passes = RowReader.tables, [0]
 
     def counted(*given: Any) -> Any:
         passes[0] += 1
         return tables(*given)
 
-    files._tables = counted  # type: ignore[method-assign]
+    RowReader.tables = counted  # type: ignore[method-assign]
     before = most_memory()
     permits = [Permit(subject=str(DATASET), event_digest=digest(planned.event)) for _ in "12"]
     source = files.load(row).open(permits[0])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         PrivacySpec,
         UpTo,
     )
-    from dpmcmc.posterior.free.priors import CoefficientPrior, horseshoe, spike_and_slab
+    from dpmcmc.posterior.free.priors import CoefficientPrior, horseshoe, r2d2, spike_and_slab
     from dpmcmc.posterior.stored import combine
     from dpmcmc.privacy.affordable import noise_for_epsilon, steps_for_epsilon
     from dpmcmc.queries.statistics.call import release_statistic
@@ -32,7 +32,7 @@ from dpmcmc.base.version import __version__ as __version__
 _HOMES = {
     "dpmcmc.fit.budget": ("Budget", "BudgetExhaustedError"),
     "dpmcmc.base.errors": ("LowQualityError", "SpecError"),
-    "dpmcmc.posterior.free.priors": ("CoefficientPrior", "horseshoe", "spike_and_slab"),
+    "dpmcmc.posterior.free.priors": ("CoefficientPrior", "horseshoe", "r2d2", "spike_and_slab"),
     "dpmcmc.posterior.stored": ("combine",),
     "dpmcmc.fit.local": ("plan", "sample"),
     "dpmcmc.privacy.affordable": ("noise_for_epsilon", "steps_for_epsilon"),
@@ -88,6 +88,7 @@ __all__ = [
     "load",
     "noise_for_epsilon",
     "plan",
+    "r2d2",
     "release_in_two_stages",
     "release_statistic",
     "run",

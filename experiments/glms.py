@@ -1,4 +1,4 @@
-"""Gamma, binomial, exponential, Weibull and ordinal regression, simulated and real, and their fits.
+"""Regressions that came after the linear ones, simulated and real, and their fits.
 
 Nothing is given to `dpmcmc.sample` but data, bounds, a formula and a budget. The fit without
 privacy is the maximum likelihood one of the same model, with sandwich sds. Of each cell: how many
@@ -14,12 +14,14 @@ from pathlib import Path
 
 import numpy as np
 from scipy import optimize
+from scipy.special import digamma, expit, gammaln
+from scipy.stats import poisson
 
 from dpmcmc import CategoryColumn, ModelSpec, NumberColumn, Schema, sample
 from experiments import ordered
 from experiments.baselines import DELTA
 from experiments.calibration import LEVEL, code_version
-from experiments.real_data import CRASH, HEALTH, HOUSE, PUPIL, RIDES, WAGE, made, read
+from experiments.real_data import CRASH, HEALTH, HOUSE, ILL, PUPIL, RIDES, WAGE, made, read
 from experiments.reporting import add_missing, rows_of, table_of_cells
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -37,6 +39,9 @@ LEFT = {
     "exponential": "surv(y, n)",
     "weibull": "surv(y, n)",
     "ordinal": "y",
+    "negative_binomial": "y",
+    "beta": "y",
+    "hurdle_poisson": "y",
 }
 # intercepts, or cuts
 FIRST = {
@@ -45,14 +50,29 @@ FIRST = {
     "exponential": (-2.0,),
     "weibull": (2.0,),
     "ordinal": (-2.0, -0.5, 0.5, 2.5),
+    "negative_binomial": (0.5,),
+    "beta": (-1.0,),
+    "hurdle_poisson": (0.7,),
 }
-SHAPE = 1.5  # of times
+ZEROS = np.array([-0.3, -0.5, 0.9, 0.4, -0.6])  # log odds of a zero
+SHAPE = 1.5  # of times; of what counts' means vary by
+PRECISION = 8.0  # of shares
+# logs of scales
+LAST = {
+    "weibull": -np.log(SHAPE),
+    "negative_binomial": np.log(SHAPE),
+    "beta": np.log(PRECISION),
+}
+STEP = 1e-5  # of a derivative
 ENDS = {  # of the response and of what stands beside it
     "gamma": ((0.01, 100.0), None),
     "binomial": ((0.0, 20.0), (1.0, 20.0)),
     "exponential": ((0.01, 20.0), (0.0, 1.0)),
     "weibull": ((0.01, 20.0), (0.0, 1.0)),
     "ordinal": ((0.0, 4.0), None),
+    "negative_binomial": ((0.0, 200.0), None),
+    "beta": ((0.0001, 0.9999), None),
+    "hurdle_poisson": ((0.0, 60.0), None),
 }
 SIMULATED = {f"{family} {rows}": (family, rows) for family in LEFT for rows in (2000, 20_000)}
 
@@ -66,6 +86,12 @@ def fitted(family, x, y, beside):
         scores, whole = ordered.told(x, y, theta)
         back = np.linalg.inv(whole)
         return theta, np.sqrt(np.diag(back @ scores.T @ scores @ back))
+    if family == "negative_binomial":
+        return of_counts(x, y)
+    if family == "beta":
+        return of_shares(x, y)
+    if family == "hurdle_poisson":
+        return of_zeros(x, y)
     theta = np.zeros(len(x))
     if family == "gamma":
         theta[0] = np.log(y.mean())
@@ -114,11 +140,99 @@ def of_times(x, logs, event):
     return theta, np.sqrt(np.diag(back @ scores @ scores.T @ back))
 
 
+def of_counts(x, y):
+    """Return the negative binomial fit (d + 1,), log k last, and its sandwich sds."""
+
+    def scores(theta):
+        k, mean = np.exp(theta[-1]), np.exp(theta[:-1] @ x)
+        off = k * (y - mean) / (k + mean)
+        return np.vstack((x * off, k * (digamma(y + k) - digamma(k) - np.log1p(mean / k)) - off))
+
+    def minus(theta):
+        k, eta = np.exp(theta[-1]), theta[:-1] @ x
+        logs = gammaln(y + k) - gammaln(k) + k * theta[-1] - (k + y) * np.log(k + np.exp(eta))
+        return -np.sum(logs + y * eta), -scores(theta).sum(axis=1)
+
+    start = np.zeros(len(x) + 1)
+    start[0] = np.log(y.mean())
+    return by_scores(minus, scores, start)
+
+
+def of_shares(x, y):
+    """Return the beta fit (d + 1,), log phi last, and its sandwich sds."""
+
+    def parts(theta):
+        phi, mean = np.exp(theta[-1]), expit(theta[:-1] @ x)
+        a, b = mean * phi, (1.0 - mean) * phi
+        return phi, mean, a, b, np.log(y) - digamma(a), np.log1p(-y) - digamma(b)
+
+    def scores(theta):
+        phi, mean, _, _, over, under = parts(theta)
+        last = phi * (mean * over + (1.0 - mean) * under + digamma(phi))
+        return np.vstack((x * (phi * mean * (1.0 - mean) * (over - under)), last))
+
+    def minus(theta):
+        phi, _, a, b, _, _ = parts(theta)
+        logs = gammaln(phi) - gammaln(a) - gammaln(b)
+        logs += (a - 1.0) * np.log(y) + (b - 1.0) * np.log1p(-y)
+        return -np.sum(logs), -scores(theta).sum(axis=1)
+
+    start = np.zeros(len(x) + 1)
+    start[0], start[-1] = np.log(y.mean() / (1.0 - y.mean())), 1.0
+    return by_scores(minus, scores, start)
+
+
+def of_zeros(x, y):
+    """Return the hurdle fit (2 d,), log odds of a zero last, and its sandwich sds."""
+    d, above = len(x), y > 0.0
+
+    def parts(theta):
+        eta, odds = theta[:d] @ x, theta[d:] @ x
+        rate = np.exp(eta)
+        return eta, rate, -rate / np.expm1(-rate), odds
+
+    def scores(theta):
+        _, _, mean, odds = parts(theta)
+        return np.vstack((x * (above * (y - mean)), x * (~above - expit(odds))))
+
+    def minus(theta):
+        eta, rate, _, odds = parts(theta)
+        counts = y * eta - rate - np.log(-np.expm1(-rate))
+        logs = np.where(above, counts - np.logaddexp(0.0, odds), -np.logaddexp(0.0, -odds))
+        return -np.sum(logs), -scores(theta).sum(axis=1)
+
+    start = np.zeros(2 * d)
+    start[0] = np.log(y[above].mean())
+    return by_scores(minus, scores, start)
+
+
+def by_scores(minus, scores, start):
+    """Return where minus the log likelihood is least, and sandwich sds."""
+    theta = optimize.minimize(minus, start, jac=True, method="BFGS", options={"gtol": 1e-5}).x
+    for _ in range(3):
+        moves = STEP * np.eye(len(theta))
+        slope = np.array(
+            [(scores(theta - m) - scores(theta + m)).sum(axis=1) / (2.0 * STEP) for m in moves]
+        )
+        back, own = np.linalg.inv(0.5 * (slope + slope.T)), scores(theta)
+        theta = theta + back @ own.sum(axis=1)
+    return theta, np.sqrt(np.diag(back @ own @ own.T @ back))
+
+
 def drawn(family, eta, rng):
     """Return responses and what stands beside them, by the model."""
     n, (low, high) = len(eta), ENDS[family][0]
+    if family == "hurdle_poisson":  # quantiles of counts above 0
+        none = np.exp(-np.exp(eta))
+        share = none + (1.0 - none) * rng.random(n)
+        return np.clip(poisson.ppf(share, np.exp(eta)), 1.0, high), None
     if family == "gamma":
         return np.clip(np.exp(eta) * rng.gamma(2.0, 0.5, n), low, high), None
+    if family == "negative_binomial":
+        return np.clip(rng.poisson(np.exp(eta) * rng.gamma(SHAPE, 1.0 / SHAPE, n)), low, high), None
+    if family == "beta":
+        mean = expit(eta)
+        return np.clip(rng.beta(mean * PRECISION, (1.0 - mean) * PRECISION), low, high), None
     if family == "binomial":
         trials = rng.integers(1, 21, n)
         return rng.binomial(trials, 1.0 / (1.0 + np.exp(-eta))) * 1.0, trials * 1.0
@@ -137,7 +251,11 @@ def simulated(name, rng):
     x, truth = np.stack([np.ones(n), a, b, g == 1, g == 2]), np.append(FIRST[family], EFFECTS)
     if family == "ordinal":
         return family, x, ordered.drawn(x, truth, rng), None, ENDS[family], truth
-    whole = np.append(truth, -np.log(SHAPE)) if family == "weibull" else truth
+    whole = np.append(truth, LAST[family]) if family in LAST else truth
+    if family == "hurdle_poisson":
+        above = rng.random(n) >= expit(ZEROS @ x)
+        y = drawn(family, truth @ x, rng)[0] * above
+        return family, x, y, None, ENDS[family], np.append(truth, ZEROS)
     return family, x, *drawn(family, truth @ x, rng), ENDS[family], whole
 
 
@@ -179,6 +297,22 @@ def above(folder, name, response, columns, ends):
     return "gamma", case.x, case.y, None, (ends, None)
 
 
+def counted(folder, name, response, columns, most, family="negative_binomial"):
+    """Return a cell of counts."""
+    case = made("linear", folder, name, response, columns, (0.0, most))
+    return family, case.x, case.y, None, ((0.0, most), None)
+
+
+def food():
+    """Shares of food in the expenditure of a household."""
+    case = made(
+        "linear", "real", "vietnamh",
+        lambda k: np.exp(k["lnrlfood"].astype(float) - k["lntotal"].astype(float)), HOUSE,
+        (0.01, 0.99),
+    )  # fmt: skip
+    return "beta", case.x, case.y, None, ((0.01, 0.99), None)
+
+
 def in_order(name, response, columns, most, when=None):
     """Return a cell of ordered categories, numbered from 0 to most."""
     case = made("linear", "real", name, response, columns, (0.0, most), when)
@@ -215,6 +349,19 @@ FOUND = {
     "leaving, weibull": lambda: ("weibull", *leaving()[1:]),
     "injuries": injuries,
     "health": health,
+    "food": food,
+    "rides": lambda: counted("datasets", "bike_hour", "cnt", RIDES, 1000.0),
+    "pharmacy": lambda: counted("real", "vietnami", "pharvis", ILL, 40.0),
+    "doctor visits": lambda: counted("real", "randhie", "mdvis", HEALTH, 80.0),
+    "visits, hurdle": lambda: counted(
+        "real", "randhie", "mdvis", HEALTH, 80.0, "hurdle_poisson"
+    ),
+    "illness, hurdle": lambda: counted(
+        "real", "vietnami", "illness", ILL, 10.0, "hurdle_poisson"
+    ),
+    "pharmacy, hurdle": lambda: counted(
+        "real", "vietnami", "pharvis", ILL, 40.0, "hurdle_poisson"
+    ),
 }  # fmt: skip
 
 

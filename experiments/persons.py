@@ -2,7 +2,9 @@
 
 Of real panels and epsilon: widths over those of the cluster-robust fit without privacy, whether
 90 % intervals hold that fit, and how often results call themselves reliable; by persons, by group
-privacy (rows at the noise of max_rows of them) and of one row of each person.
+privacy (rows at the noise of max_rows of them) and of one row of each person. Beside them the width
+of a release that knows the rows: clipped where that is best for them, at the fit, with the noise
+that scores have here and none in the curvature.
 `python -m experiments.persons [--runs 10]` adds what is missing to the CSV and writes the table
 into experiments/README.md; data in ../shared/data.
 """
@@ -18,6 +20,8 @@ import pandas
 from dpmcmc import ModelSpec, Schema, sample
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.privacy import accountant
+from dpmcmc.releases import clips
+from dpmcmc.releases.newton_path import ASKED_SHARES
 from experiments.baselines import DELTA
 from experiments.calibration import code_version
 from experiments.posteriors import SHARED
@@ -25,6 +29,7 @@ from experiments.reporting import add_row, rows_of
 
 EPSILONS, LEVEL = (0.5, 1.0, 2.0, 4.0), 0.9
 WAYS = ("persons", "group privacy", "one row each")
+BEST = "best clip"
 COLUMNS = (
     "cell", "persons", "rows", "coefficients", "epsilon", "way", "runs", "reliable", "width",
     "widest", "held", "rms", "seconds", "code",
@@ -79,7 +84,10 @@ def panel(name):
 
 
 def clustered(frame, person, design, family):
-    """The fit without privacy, and its sds from persons' scores. Source: Liang and Zeger 1986."""
+    """The fit without privacy, its sds, persons' scores (m, p) and the inverse curvature.
+
+    Source: Liang and Zeger 1986.
+    """
     x, y = design
     theta = np.zeros(len(x))
     for _ in range(100):
@@ -98,7 +106,10 @@ def clustered(frame, person, design, family):
         theta = theta + step * min(1.0, longest / max(np.abs(step).max(), 1e-12))
     units = pandas.DataFrame((x * psi).T).groupby(frame[person].to_numpy()).sum().to_numpy()
     back = np.linalg.inv(curve)
-    return theta, np.sqrt(np.diag(back @ (units.T @ units) @ back))
+    if family == "linear":
+        square = np.mean(psi**2)
+        units, back = units / square, back * square
+    return theta, np.sqrt(np.diag(back @ (units.T @ units) @ back)), units, back
 
 
 SIZE = 0.7  # dispersion of the counts' negative binomial
@@ -112,6 +123,25 @@ def model_of(family, formula):
     return ModelSpec(family=family, formula=formula, options=options)
 
 
+def best_clip(units, back, sds, epsilon):
+    """Return the least median width over clips of persons' scores (m, p), were all rows known.
+
+    back: (p, p) inverse curvature. What a clip leaves out is allowed for as the release does it.
+    """
+    m, p = units.shape
+    root = np.linalg.cholesky(back * m)
+    scores = units @ root
+    lengths = np.linalg.norm(scores, axis=1) / np.sqrt(p)
+    share = sum(ASKED_SHARES) * (1.0 - clips.VARIANCE - clips.LEAST_CURVE)
+    noise = 2.0 * np.sqrt(p) / (accountant.mu_of_epsilon(epsilon, DELTA) * np.sqrt(share))
+    widths = []
+    for clip in np.geomspace(0.5, lengths.max(), 200):
+        left = clips.ALLOWED * np.maximum(lengths - clip, 0.0).sum()
+        own = scores.T @ scores + ((noise * clip) ** 2 + left**2) * np.eye(p)
+        widths.append(np.median(np.sqrt(np.diag(root @ own @ root.T)) / m / sds))
+    return min(widths)
+
+
 def measured(name, epsilon, way, runs):
     """A row of the CSV."""
     from dpmcmc.fit.local import table_of
@@ -121,7 +151,14 @@ def measured(name, epsilon, way, runs):
     data = {column: frame[column].to_numpy() for column in bounds}
     plain = Schema.from_frame(data, bounds=bounds)
     design = make_design(plain, formula)
-    theta, sds = clustered(frame, person, design.build(table_of(plain, data)), family)
+    theta, sds, units, back = clustered(frame, person, design.build(table_of(plain, data)), family)
+    shape = {
+        "cell": name, "persons": int(frame[person].nunique()), "rows": len(frame),
+        "coefficients": len(theta), "epsilon": epsilon, "way": way, "code": code_version(),
+    }  # fmt: skip
+    if way == BEST:
+        width = round(float(best_clip(units, back, sds, epsilon)), 3)
+        return dict.fromkeys(COLUMNS, "") | shape | {"width": width}
     found, began = [], time.perf_counter()
     options = NoisyQuadraticOptions(estimand="model")
     rng = np.random.default_rng(5)
@@ -151,34 +188,34 @@ def measured(name, epsilon, way, runs):
         found.append((fit.verdict.status == "reliable", draws.std(axis=0) / sds, held, off))
     good = [one for one in found if one[0]] or found
     widths = np.array([one[1] for one in good])
-    return {
-        "cell": name, "persons": int(frame[person].nunique()), "rows": len(frame),
-        "coefficients": len(theta), "epsilon": epsilon, "way": way, "runs": runs,
-        "reliable": sum(one[0] for one in found), "width": round(float(np.median(widths)), 3),
+    return shape | {
+        "runs": runs, "reliable": sum(one[0] for one in found),
+        "width": round(float(np.median(widths)), 3),
         "widest": round(float(np.median(widths, axis=0).max()), 3),
         "held": round(float(np.mean([one[2] for one in good])), 3),
         "rms": round(float(np.sqrt(np.mean(np.square([one[3] for one in good])))), 3),
-        "seconds": round((time.perf_counter() - began) / runs, 3), "code": code_version(),
+        "seconds": round((time.perf_counter() - began) / runs, 3),
     }  # fmt: skip
 
 
 def table(rows):
     """The table as Markdown."""
     lines = [
-        "| panel | persons, rows, coefficients | epsilon | " + " | ".join(WAYS) + " |",
-        "|---|---|---|" + "---|" * len(WAYS),
+        "| panel | persons, rows, coefficients | epsilon | " + " | ".join([*WAYS, BEST]) + " |",
+        "|---|---|---|" + "---|" * (len(WAYS) + 1),
     ]
     for name in CELLS:
         for epsilon in EPSILONS:
             here = [r for r in rows if (r["cell"], float(r["epsilon"])) == (name, epsilon)]
             some = {r["way"]: r for r in here}
-            if len(some) < len(WAYS):
+            if len(some) <= len(WAYS):
                 continue
             one = some["persons"]
             cells = [
                 f"{float(r['width']):.2f}, {float(r['held']):.2f}, {r['reliable']} of {r['runs']}"
                 for r in (some[way] for way in WAYS)
             ]
+            cells.append(f"{float(some[BEST]['width']):.2f}")
             size = f"{int(one['persons']):,}, {int(one['rows']):,}, {one['coefficients']}"
             lines.append(f"| {name} | {size} | {epsilon:g} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -192,7 +229,7 @@ def main():
     there = {(r["cell"], float(r["epsilon"]), r["way"]) for r in rows_of(DATA)}
     for name in CELLS:
         for epsilon in EPSILONS:
-            for way in WAYS:
+            for way in [*WAYS, BEST]:
                 if (name, epsilon, way) not in there:
                     add_row(DATA, COLUMNS, measured(name, epsilon, way, runs))
     text = TABLE.read_text()

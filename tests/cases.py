@@ -5,7 +5,7 @@ from dataclasses import asdict
 import numpy as np
 
 from dpmcmc.families import MODELS
-from dpmcmc.families.scores.base import SEVERAL, is_skewed
+from dpmcmc.families.scores.base import SEVERAL, is_apart, is_skewed
 from dpmcmc.fit.local import sample
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from tests.sources import Seeded
@@ -16,7 +16,11 @@ FAMILIES = {
     for name, model in MODELS.items()
     if (family := model.rows(model.example.options)) is not None
 }
-WEIGHTED = [n for n, f in FAMILIES.items() if f.link not in SEVERAL and not is_skewed(f)]
+WEIGHTED = [
+    name
+    for name, family in FAMILIES.items()
+    if family.link not in SEVERAL and not is_skewed(family) and not is_apart(family)
+]
 
 
 def asked_for(family, formula):

@@ -49,8 +49,12 @@ def server(name: str, default: str) -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--fuzz-seconds: how long sequences of requests are made up for both roles together."""
+    """--fuzz-seconds: how long sequences of requests are made up for both roles together.
+
+    --pictures: the folder in which pictures of the pages are kept.
+    """
     parser.addoption("--fuzz-seconds", default="20", help="how long requests are made up")
+    parser.addoption("--pictures", default="", help="where pictures of the pages are kept")
 
 
 def pytest_configure(config: pytest.Config) -> None:

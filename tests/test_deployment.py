@@ -349,7 +349,7 @@ class Machine:
 
 @pytest.mark.slow
 @pytest.mark.services
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_one_machine_is_installed_by_pasted_commands(tmp_path: Path) -> None:
     """Every block of the guide, then a job through the units that it installs."""
     if shutil.which("redis-server") is None:
@@ -380,7 +380,7 @@ def test_one_machine_is_installed_by_pasted_commands(tmp_path: Path) -> None:
             assert "Datasets" in machine.paste(first_use)
             analyst, job = first_job(url, key.strip(), tmp_path)
             with Client(url, analyst) as client:
-                answer = client.wait(job, timeout=300)  # its worker compiles, beside other tests
+                answer = client.wait(job, timeout=600)  # its worker compiles, beside other tests
                 found = str(client.summary(job))
             machine.paste(back_up)
         (rows,) = (tmp_path / "lib" / "datasets").glob("*.rows")

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import venv
 import zipfile
@@ -20,7 +21,7 @@ from packaging.requirements import Requirement
 import dpmcmc
 
 ROOT = Path(__file__).resolve().parent.parent
-SHIPPED = ("dpmcmc", "pyproject.toml", "README.md", "LICENSE")
+SHIPPED = ("dpmcmc", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
 HELD = {"dpmcmc"}
 BESIDE = {
     "app",
@@ -30,6 +31,7 @@ BESIDE = {
     "clients",
 }  # in a checkout: no names for site-packages
 MOST_PACKAGES = 22
+SDIST = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
 RELEASE = """
 import importlib.util, json
 import numpy as np
@@ -65,7 +67,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, with the environment's own setuptools: no registry is asked."""
+    """Built from the sdist of a copy, with the environment's own setuptools, offline."""
     source, into = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in SHIPPED:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
@@ -73,7 +75,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for other in sorted(BESIDE):  # they would be taken along if they were asked for
         (source / other).mkdir()
         (source / other / "__init__.py").touch()
-    pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", into, source)
+        (source / other / "test_nothing.py").touch()  # setuptools packs tests/test*.py unasked
+    sdist = [sys.executable, "-c", SDIST, into]
+    subprocess.run(sdist, cwd=source, check=True, timeout=240, capture_output=True)
+    (packed,) = into.glob("*.tar.gz")
+    with tarfile.open(packed) as content:
+        folders = {Path(name).parts[1] for name in content.getnames() if "/" in name}
+    assert not folders & BESIDE
+    pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", into, packed)
     (built,) = into.glob("*.whl")
     return built
 

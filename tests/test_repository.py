@@ -20,6 +20,7 @@ LOCKED = (
     "requirements-dev.txt",
     "requirements-uv.txt",
     "requirements-bench.txt",
+    "requirements-dask.txt",
 )
 LOCK_FILES = {"uv.lock", "pylock.toml", "poetry.lock", "Pipfile.lock", "package-lock.json"}
 SET_UP = (*LOCKED, "pyproject.toml", "dev", ".ci/run", "Dockerfile", "docker-compose.yml")
@@ -104,6 +105,7 @@ def test_every_declared_dependency_says_from_which_version_on() -> None:
         ("requirements.txt", ("core", "client", "service")),
         ("requirements-dev.txt", ("core", "client", "service", "plots", "dev")),
         ("requirements-bench.txt", ("bench",)),
+        ("requirements-dask.txt", ("core", "client", "service", "dask")),
     ],
 )
 def test_the_locked_files_hold_what_the_project_declares(
@@ -116,7 +118,8 @@ def test_the_locked_files_hold_what_the_project_declares(
 
 def test_runtime_and_development_environments_agree_on_every_version() -> None:
     development = pins("requirements-dev.txt")
-    assert {k: v for k, v in pins("requirements.txt").items() if development.get(k) != v} == {}
+    for name in ("requirements.txt", "requirements-dask.txt"):
+        assert {k: v for k, v in pins(name).items() if development.get(k) != v} == {}
 
 
 def test_dev_script_needs_the_standard_library_only() -> None:

@@ -10,7 +10,7 @@ def _(mo):
     # Negative binomial regression: `family="negative_binomial"`
 
     For counts that vary more than Poisson allows: few people have most of the visits. The variance is
-    mean + mean² / `dispersion`; you say the dispersion, from what is known of such counts.
+    mean + mean² / k. The smaller k is, the more counts vary. Its log is a parameter of the model.
     """)
     return
 
@@ -19,7 +19,7 @@ def _(mo):
 def _():
     import numpy as np
 
-    from dpmcmc import ModelOptions, ModelSpec, Schema, sample
+    from dpmcmc import ModelOptions, ModelSpec, Schema, plan, sample
 
     random = np.random.default_rng(4)
     n = 20_000
@@ -27,15 +27,12 @@ def _():
     rate = random.gamma(2.0, 1 / 2.0, n) * np.exp(0.5 + 0.02 * (age - 50))
     rows = {"age": age, "visits": random.poisson(rate)}
     schema = Schema.from_frame(rows, bounds={"age": (20, 80), "visits": (0, 40)})
-    return ModelOptions, ModelSpec, rows, sample, schema
+    return ModelOptions, ModelSpec, plan, rows, sample, schema
 
 
 @app.cell
-def _(ModelOptions, ModelSpec, rows, sample, schema):
-    model = ModelSpec(
-        family="negative_binomial", formula="visits ~ age", options=ModelOptions(dispersion=2.0)
-    )
-    fit = sample(rows, schema=schema, model=model, epsilon=1, delta=1e-6)
+def _(rows, sample, schema):
+    fit = sample("visits ~ age", rows, schema, family="negative_binomial", epsilon=2, delta=1e-6)
     print(fit)
     return (fit,)
 

@@ -7,7 +7,7 @@ ROUNDING = 1e-12  # of doubles, beside the numbers that they stand for
 
 
 def rounded_down(value: float, digits: int = 4) -> str:
-    """Return a number with so many digits that count, rounded down but for what doubles are off.
+    """Return a number with at most `digits` significant digits, rounded down.
 
     So what is left of a budget is told: a call of that much still fits.
     """

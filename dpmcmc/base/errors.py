@@ -22,7 +22,7 @@ def near(name: str, known: Iterable[str]) -> str:
 
 
 def _composed(name: str) -> str:
-    """Return a name in Unicode's normal form NFKC."""
+    """Return a name in Unicode's normal form NFKC, in which equal identifiers compare equal."""
     return unicodedata.normalize("NFKC", name)
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-INTERCEPT, LOG_SIGMA = "Intercept", "log_sigma"
+INTERCEPT, LOG_SIGMA, LOG_DISPERSION = "Intercept", "log_sigma", "log_dispersion"
+LOG_SCALES = (LOG_SIGMA, LOG_DISPERSION)  # of responses: in no unit of a column
 DRAW_COLUMNS = ("chain", "draw", "warmup")  # beside parameters in tables of draws
 DRY_RUN = "dry_run"  # a further one, where the rows were made
 # names of other parameters and of columns beside them: no coefficient of a column gets one
-RESERVED = (INTERCEPT, LOG_SIGMA, *DRAW_COLUMNS)
+RESERVED = (INTERCEPT, *LOG_SCALES, *DRAW_COLUMNS)
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:

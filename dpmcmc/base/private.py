@@ -10,7 +10,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Neighbouring(StrEnum):
-    """When two datasets count as neighbours."""
+    """When two datasets count as neighbours: the unit that the privacy guarantee protects."""
 
     REPLACE_ONE = "replace_one"
     ADD_REMOVE = "add_remove"
@@ -82,6 +82,7 @@ class Private(Generic[T_co]):
         return "<Private>"
 
     def _refuse(self, *_: object) -> NoReturn:
+        """Raise an error: private rows cannot be printed, copied, compared or pickled."""
         raise TypeError("private data can only be opened with a permit")
 
     __reduce_ex__ = __iter__ = __bool__ = __len__ = __getitem__ = _refuse

@@ -75,14 +75,14 @@ def read(content: bytes | str) -> SchemaFile:
     return _from_table(text)
 
 
-def told(problems: Sequence[Problem]) -> str:
-    """Return problems as one text, the first of them."""
+def message_of(problems: Sequence[Problem]) -> str:
+    """Return the problems as one message, which quotes the first of them."""
     more = f"; and {len(problems) - MOST_SHOWN} more" if len(problems) > MOST_SHOWN else ""
     return "; ".join(map(str, problems[:MOST_SHOWN])) + more
 
 
 def written(columns: Iterable[Mapping[str, Any]]) -> str:
-    """Return columns as a table between commas, which `read` reads. Facts that are open are empty.
+    """Return the columns as CSV text that `read` reads. Undeclared fields stay empty.
 
     columns: as the REST API has them.
     """
@@ -95,7 +95,7 @@ def written(columns: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Return a fact as it stands in a cell. Lists that a sign between them would tear are JSON."""
+    """Return a field's value as the text of a CSV cell; a list with separators in it as JSON."""
     if isinstance(value, bool):
         return "true" if value else ""
     if isinstance(value, float) and value.is_integer():
@@ -119,6 +119,7 @@ def _text(content: bytes) -> str:
 
 
 def _from_json(text: str) -> SchemaFile:
+    """Return what a schema file in JSON declares, with all problems in it."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -135,6 +136,7 @@ def _from_json(text: str) -> SchemaFile:
 
 
 def _from_table(text: str) -> SchemaFile:
+    """Return what a schema file in CSV declares, with all problems in it."""
     lines = text.splitlines()
     first = next((at for at, line in enumerate(lines) if line.strip()), 0)
     header_line = lines[first] if lines else ""
@@ -169,10 +171,12 @@ def _from_table(text: str) -> SchemaFile:
 
 
 def _known(cells: Iterable[str]) -> set[str]:
+    """Return the recognised column names of a CSV header."""
     return {cell.strip().strip('"').lower() for cell in cells} & set(FIELDS)
 
 
 def _of_header(header: Sequence[str], line: int) -> list[Problem]:
+    """Return the problems of a CSV header: names that are unknown, missing or repeated."""
     if "name" not in header:
         return [Problem(line, "header", NEEDED)]
     strange = [field for field in header if field and field not in FIELDS]
@@ -182,10 +186,11 @@ def _of_header(header: Sequence[str], line: int) -> list[Problem]:
 
 
 def _column(cells: Mapping[str, str], line: int) -> tuple[dict[str, Any], list[Problem]]:
-    """Return a column of a table's line, and what is wrong with it."""
+    """Return the column that a line of the CSV file declares, and the line's problems."""
     problems: list[Problem] = []
 
     def wrong(field: str, message: str) -> None:
+        """Record a problem of one field of this line."""
         problems.append(Problem(line, field, message))
 
     made: dict[str, Any] = {"name": cells.get("name", "")}
@@ -224,7 +229,7 @@ def _column(cells: Mapping[str, str], line: int) -> tuple[dict[str, Any], list[P
 
 
 def _kind(cells: Mapping[str, str]) -> str | None:
-    """Return the type that is named, or that follows from what is declared; None of neither."""
+    """Return a column's type, as named or inferred from its other fields, or None."""
     if word := cells.get("type", "").lower():
         return TYPES.get(word)
     if categories := cells.get("categories"):
@@ -235,7 +240,7 @@ def _kind(cells: Mapping[str, str]) -> str | None:
 
 
 def _items(cell: str) -> list[str]:
-    """Return the items of a list in a cell."""
+    """Return the items of a list that is written in one CSV cell."""
     if cell.startswith("["):
         try:
             listed = json.loads(cell)
@@ -248,7 +253,7 @@ def _items(cell: str) -> list[str]:
 
 
 def _bounds(cell: str, wrong: Callable[[str, str], None], field: str, *, dated: bool) -> list[Any]:
-    """Return the numbers or dates of a cell. wrong: is called with what is wrong with one."""
+    """Return the numbers or dates of a cell. wrong: takes the field and message of a problem."""
     numbers = []
     # a comma may be a decimal sign
     items = [cell] if not dated and _NUMBER.fullmatch(cell) else _items(cell)
@@ -261,7 +266,7 @@ def _bounds(cell: str, wrong: Callable[[str, str], None], field: str, *, dated: 
 
 
 def _bound(word: str, *, dated: bool) -> tuple[float | str, str]:
-    """Return a number or a date as ISO 8601, and what is wrong with it."""
+    """Return a bound as a number, or as an ISO 8601 date, and a message where it is neither."""
     if dated:
         if re.fullmatch(r"\d{4}-\d\d-\d\d", word, re.ASCII):
             return word, ""

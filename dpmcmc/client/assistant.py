@@ -31,7 +31,7 @@ Json = dict[str, Any]
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
 SHOWN = 50  # datasets or jobs of one answer
-INSTRUCTIONS = """Bayesian regression on tables that nobody sees, under differential privacy.
+INSTRUCTIONS = """Regression on tables that nobody sees: answers have noise that protects persons.
 Every job costs epsilon of a dataset's budget, which never comes back. Call plan_job first: it is
 free, and says what a job costs and how wide its intervals are. Submit a job only when the user has
 agreed to its epsilon. A result that is called unreliable must be reported as such."""

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, Self
 
@@ -13,6 +13,7 @@ from dpmcmc.client.answers import (
     EVENTS,
     FINAL,
     PATIENCE,
+    ApiError,
     Event,
     EventReader,
     Fit,
@@ -28,10 +29,12 @@ from dpmcmc.client.answers import (
 from dpmcmc.client.beginning import FilePath, beginning, path_of
 from dpmcmc.client.connection import (
     FAILED,
+    UnreachedError,
     checked_header,
     checked_path,
     checked_timeout,
     connected,
+    origin_of,
     unreached,
 )
 from dpmcmc.client.named import id_of, is_id
@@ -152,6 +155,49 @@ class AsyncClient:
                 parts.append(("file", (path.name, content)))
             return await self.call("POST", "/v1/datasets", files=parts)
 
+    def sources(self) -> AsyncIterator[Json]:
+        """The sources of which snapshots can be taken, and what they offer (admin only)."""
+        return self.items("/v1/sources")
+
+    async def snapshot(
+        self,
+        source: Mapping[str, str],
+        metadata: Mapping[str, Any],
+        progress: Callable[[int], None] | None = None,
+    ) -> Json:
+        """Register what a source has now as a dataset (admin only). As Client.snapshot."""
+        body = {"source": dict(source), "metadata": dict(metadata)}
+        return await self._taken("/v1/datasets/snapshots", body, progress)
+
+    async def refresh(
+        self,
+        dataset: str,
+        name: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Json:
+        """Register a dataset's next version from its source (admin only). As Client.refresh."""
+        path = f"/v1/datasets/{await self._dataset(dataset)}/refresh"
+        return await self._taken(path, {"name": name}, progress)
+
+    async def _taken(self, path: str, body: Json, progress: Callable[[int], None] | None) -> Json:
+        """The dataset of a snapshot, once its stream of events has ended. Raises ApiError."""
+        async for event in self._stream("POST", path, json=body):
+            if event.name == "progress" and progress is not None:
+                progress(event.data["rows"])
+            if event.name == "problem":
+                raise ApiError(event.data["status"], event.data)
+            if event.name == "dataset":
+                return event.data
+        raise UnreachedError("lost", origin_of(self._http.base_url))
+
+    async def me(self) -> Json:
+        """Who the key's user is, with keys and mail address."""
+        return await self.call("GET", "/v1/users/me")
+
+    async def set_email(self, address: str | None) -> Json:
+        """Say where mail about access requests is sent to you; None: nowhere."""
+        return await self.call("PATCH", "/v1/users/me", json={"email": address})
+
     async def inspect(self, file: FilePath, format: Mapping[str, Any] | None = None) -> Json:
         """How a file is written, its columns and its first rows (admin only). As Client.inspect."""
         metadata = json.dumps({"format": format or {}})
@@ -194,9 +240,12 @@ class AsyncClient:
 
     async def events(self, job: str) -> AsyncIterator[Event]:
         """The job's event stream, to its end. Raises as the other calls do."""
-        path = checked_path(f"/v1/jobs/{job}/events")
+        async for event in self._stream("GET", checked_path(f"/v1/jobs/{job}/events")):
+            yield event
+
+    async def _stream(self, method: str, path: str, **request: Any) -> AsyncIterator[Event]:
         try:
-            async with self._http.stream("GET", path, headers=EVENTS) as response:
+            async with self._http.stream(method, path, headers=EVENTS, **request) as response:
                 if response.is_error:
                     await response.aread()
                 check(response)

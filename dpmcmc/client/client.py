@@ -141,9 +141,21 @@ class Client:
         dataset = body.get("dataset")
         return {**body, "dataset": self._dataset(dataset)} if isinstance(dataset, str) else {**body}
 
-    def create_user(self, name: str, role: str) -> Json:
-        """Make a user (admin only). role: admin, analyst or auditor. The key is in the answer."""
-        return self._json("POST", "/v1/users", json={"name": name, "role": role})
+    def create_user(self, name: str, role: str, *, expires_at: str | None = None) -> Json:
+        """Make a user (admin only). role: admin, analyst or auditor. The key is in the answer.
+
+        expires_at: when the key ends, such as 2027-01-31T00:00:00Z; None: never.
+        """
+        body = {"name": name, "role": role, "expires_at": expires_at}
+        return self._json("POST", "/v1/users", json=body)
+
+    def me(self) -> Json:
+        """Who the key's user is, with keys and mail address."""
+        return self._json("GET", "/v1/users/me")
+
+    def set_email(self, address: str | None) -> Json:
+        """Say where mail about access requests is sent to you; None: nowhere."""
+        return self._json("PATCH", "/v1/users/me", json={"email": address})
 
     def users(self) -> Iterator[Json]:
         """Every user with the keys' labels and dates (admin only)."""

@@ -1,5 +1,6 @@
 """Commands on users, their keys and the audit trail."""
 
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -28,6 +29,11 @@ class Role(StrEnum):
 
 
 User = Annotated[str, typer.Argument(help="A user's name or id.")]
+LASTS = timedelta(days=90)
+Expires = Annotated[
+    str | None,
+    typer.Option(help="Such as 2027-01-31T00:00:00Z, or never; 90 days from now where left out."),
+]
 commands = typer.Typer()
 
 
@@ -40,11 +46,23 @@ def users(context: typer.Context, as_json: AsJson = False) -> None:
 
 @commands.command()
 def user(
-    context: typer.Context, name: str, role: Role = Role.analyst, as_json: AsJson = False
+    context: typer.Context,
+    name: str,
+    role: Role = Role.analyst,
+    expires: Expires = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make a user and show the key, once (admin)."""
-    created = client_of(context).create_user(name, role)
-    show(created, as_json, render.new_key(created))
+    end = _end(expires)
+    created = client_of(context).create_user(name, role, expires_at=end)
+    show(created, as_json, render.new_key(created, end))
+
+
+def _end(expires: str | None) -> str | None:
+    """Return a new key's expiry: LASTS from now where not given, None for "never"."""
+    if expires is None:
+        return (datetime.now(UTC) + LASTS).replace(microsecond=0).isoformat()
+    return None if expires == "never" else expires
 
 
 @commands.command()
@@ -74,14 +92,15 @@ def key(
     context: typer.Context,
     user: Annotated[str | None, typer.Argument(help="Left out: for yourself.")] = None,
     label: Annotated[str | None, typer.Option(help="What it is for.")] = None,
-    expires: Annotated[str | None, typer.Option(help="Such as 2027-01-31T00:00:00Z.")] = None,
+    expires: Expires = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a further key and show it, once."""
+    """Make a further key and show it, once. One for yourself ends no later than the one you use."""
     client = client_of(context)
     owner = "me" if user is None else names.user(client, user)
-    created = client.create_key(owner, label=label, expires_at=expires)
-    show(created, as_json, render.new_key(created))
+    end = expires if user is None and expires is None else _end(expires)
+    created = client.create_key(owner, label=label, expires_at=end)
+    show(created, as_json, render.new_key(created, created["expires_at"]))
 
 
 @commands.command()

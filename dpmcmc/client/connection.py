@@ -130,7 +130,7 @@ def connected(make: Callable[..., Http], address: object, key: object, timeout: 
         reason = ""
     if not reason:
         names = "SSL_CERT_FILE or SSL_CERT_DIR"
-        raise WrongCertificatesError(f"cannot read the certificates of {names} in the environment")
+        raise WrongCertificatesError(f"the certificates that {names} names cannot be read")
     raise WrongProxyError(f"cannot use this proxy of the environment: {reason}")
 
 

@@ -79,12 +79,11 @@ def _by_category(named_answers: Iterable[tuple[str, Json]]) -> list[tuple[str, J
         row
         for name, mean_response in named_answers
         for row in (
-            [(name, mean_response["expected"])]
-            if mean_response["expected"] is not None
-            else [
+            *([(name, mean_response["expected"])] if mean_response["expected"] is not None else []),
+            *(
                 (f"{category}: {name}", share)
-                for category, share in mean_response["probabilities"].items()
-            ]
+                for category, share in (mean_response["probabilities"] or {}).items()
+            ),
         )
     ]
 
@@ -95,9 +94,10 @@ def _difference(comparison: Json) -> str:
 
 def _ratios(comparisons: Sequence[Json]) -> list[tuple[str, Json]]:
     return [
-        (_difference(comparison), comparison["ratio"])
+        (f"{_difference(comparison)}{of}", comparison[field])
         for comparison in comparisons
-        if comparison["ratio"] is not None
+        for field, of in (("ratio", ""), ("odds", ": odds of 0"))
+        if comparison.get(field) is not None
     ]
 
 

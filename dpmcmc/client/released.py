@@ -66,7 +66,10 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The difference of two settings. ratio: of the quantity that `multiplies` names, or None."""
+    """The difference of two settings. ratio: of the quantity that `multiplies` names, or None.
+
+    odds: what the odds of a zero grow by, of counts with zeros of their own kind; else None.
+    """
 
     given: Mapping[str, Any]
     against: Mapping[str, Any]
@@ -74,6 +77,7 @@ class Comparison:
     expected: Spread
     ratio: Spread | None
     multiplies: str
+    odds: Spread | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +284,7 @@ def inference_of(answer: Json) -> Inference:
 
 
 def inference_of_job(job: Json, summary: Json, chain: Json) -> Inference:
-    """Make the JSON of an inference that ran as a job of its own into a typed result."""
+    """Return the typed result of an inference job, from its job, summary and chain in JSON."""
     parameter = _typed(Parameter, summary["parameters"][0])
     draws = [[draw[0] for draw in steps[chain["num_warmup"] :]] for steps in chain["draws"]]
     return Inference(job["id"], job["algorithm"], parameter, verdict_of(summary), draws)

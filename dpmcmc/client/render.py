@@ -104,7 +104,7 @@ def plan(answer: Json) -> Table:
     grid.add_row("left afterwards", f"epsilon {left(remaining)}")
     grid.add_row("affordable", "[green]yes[/]" if answer["affordable"] else "[red]no[/]")
     if not answer.get("usable", True):
-        grid.add_row("usable", "[red]no[/]: it would be refused without --accept-low-quality")
+        grid.add_row("usable", "[red]no[/]: refused, but with --accept-low-quality")
     return grid
 
 
@@ -342,9 +342,11 @@ def access_requests(items: Iterable[Json], datasets: Mapping[str, str] = NO_NAME
     return grid
 
 
-def new_key(item: Json) -> str:
-    """A new key, with the notice that it is shown once."""
-    return f"[bold]{item['key']}[/]\nThis key is shown once. Keep it where nobody else reads it."
+def new_key(item: Json, ends: str | None) -> str:
+    """A new key, with the notice that it is shown once, and of when it ends."""
+    until = f"It ends on {ends[:10]}." if ends else "It does not end by itself."
+    told = f"This key is shown once. Keep it where nobody else reads it. {until}"
+    return f"[bold]{item['key']}[/]\n{told}"
 
 
 def ledger(items: Iterable[Json]) -> Table:

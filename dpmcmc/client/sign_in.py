@@ -14,6 +14,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,11 +31,12 @@ except ImportError:  # another system than Linux: two commands at once may both 
 
 DISCOVERY = "/.well-known/openid-configuration"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-SECONDS = 30.0  # for each answer
+SECONDS = 30.0  # for each answer as a whole
 INTERVAL, SLOWER, LONGEST = 5.0, 5.0, 1800.0  # seconds; RFC 8628 has the first two
 USUAL_LIFE = 300.0  # of a token that is said to end at no time
 EARLY_SECONDS = 30.0  # before its end a token is renewed
 LOCAL = ("localhost", "127.0.0.1", "::1")
+BUSY = "the provider cannot renew your sign-in now. It is kept: try again in a moment."
 ENDINGS = {
     "access_denied": "the sign-in was refused there.",
     "expired_token": "nobody signed in there in time. Call it again.",
@@ -210,7 +213,12 @@ def current(url: str) -> str:
         if left > EARLY_SECONDS:
             return tokens.token
         if tokens.refresh_token:
-            renewed = _renewed(tokens)
+            try:
+                renewed = _renewed(tokens)
+            except SignInError:
+                if left > 0:
+                    return tokens.token
+                raise
             if renewed is not None:
                 _keep(tokens.service, renewed)
                 return renewed.token
@@ -222,9 +230,14 @@ def current(url: str) -> str:
 
 
 def _renewed(tokens: Tokens) -> Tokens | None:
-    """What the provider gives for a refresh token; None where it refuses it."""
+    """What the provider gives for a refresh token; None where it refuses it.
+
+    Raises SignInError where it cannot say now: the refresh token may still be good.
+    """
     body = {"client_id": tokens.client_id, "refresh_token": tokens.refresh_token}
     status, answer = _posted(tokens.token_endpoint, body | {"grant_type": "refresh_token"})
+    if status == httpx.codes.TOO_MANY_REQUESTS or status >= httpx.codes.INTERNAL_SERVER_ERROR:
+        raise SignInError(BUSY)
     token = answer.get(tokens.kind)
     if status != httpx.codes.OK or not isinstance(token, str) or not token.isprintable():
         return None
@@ -267,7 +280,7 @@ def _provider(service: str) -> dict[str, Any]:
     except FAILED as error:
         problem = unreached(error, httpx.URL(service))
     except ValueError:
-        problem = SignInError("what answers there is no service of dpmcmc.")
+        problem = SignInError("the server at this address is no service of dpmcmc.")
     else:
         provider = document.get("provider") if isinstance(document, dict) else None
         if isinstance(provider, dict) and provider.get("device_client_id"):
@@ -282,7 +295,8 @@ def _endpoints(issuer: str) -> dict[str, str]:
     if scheme != "https" and not (scheme and urlsplit(issuer).hostname in LOCAL):
         raise SignInError("the provider of this service has no encrypted address.")
     try:
-        document = httpx.get(issuer.rstrip("/") + DISCOVERY, timeout=SECONDS).json()
+        place = issuer.rstrip("/") + DISCOVERY
+        document = _within(lambda: httpx.get(place, timeout=SECONDS)).json()
     except (*FAILED, ValueError):
         raise SignInError("the provider of this service cannot be reached.") from None
     if not isinstance(document, dict) or document.get("issuer") != issuer:
@@ -306,12 +320,31 @@ def _scheme(address: str) -> str:
         return ""
 
 
+def _within(exchange: Callable[[], httpx.Response]) -> httpx.Response:
+    """The answer, where it ends in time: httpx limits each part of it, and not the whole."""
+    ended: Queue[httpx.Response | Exception] = Queue()
+
+    def run() -> None:
+        try:
+            ended.put(exchange())
+        except Exception as error:
+            ended.put(error)
+
+    Thread(target=run, daemon=True).start()
+    try:
+        found = ended.get(timeout=SECONDS)
+    except Empty:
+        raise httpx.ReadTimeout("the answer did not end in time") from None
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
 def _posted(url: str, body: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
     """Status and object of an answer of the provider's. Raises SignInError."""
     try:
-        answer = httpx.post(
-            url, data=dict(body), headers={"Accept": "application/json"}, timeout=SECONDS
-        )
+        form, accept = dict(body), {"Accept": "application/json"}
+        answer = _within(lambda: httpx.post(url, data=form, headers=accept, timeout=SECONDS))
     except FAILED:
         raise SignInError("the provider of this service cannot be reached.") from None
     try:
@@ -370,5 +403,5 @@ def _user(service: str, token: str) -> tuple[int, str]:
     except FAILED as error:
         failed = unreached(error, httpx.URL(service))
     except (ValueError, AttributeError):
-        failed = SignInError("what answers there is no service of dpmcmc.")
+        failed = SignInError("the server at this address is no service of dpmcmc.")
     raise failed  # outside, so that it does not lead to the request, which holds the token

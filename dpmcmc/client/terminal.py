@@ -88,6 +88,7 @@ def _wrong_words(error: Exception) -> int:
 
 
 def _faults(problem: Mapping[str, Any]) -> list[str]:
+    """Return the faults of a refused request as lines: field and message."""
     return [f"  {item['pointer']}: {item['message']}" for item in problem.get("errors", [])]
 
 

@@ -1,11 +1,13 @@
-"""The registry of models. A line here makes one live; the line is the reviewed moment."""
+"""The registry of models. A model is available once it has a line here, which is reviewed."""
 
 from dpmcmc.families import (
     banana,
+    beta,
     binomial,
     exponential,
     gamma,
     gaussian_mean,
+    hurdle_poisson,
     linear,
     logistic,
     multinomial,
@@ -29,8 +31,10 @@ MODELS: dict[str, Model] = {
         linear.MODEL,
         poisson.MODEL,
         negative_binomial.MODEL,
+        hurdle_poisson.MODEL,
         student_t.MODEL,
         gamma.MODEL,
+        beta.MODEL,
         binomial.MODEL,
         exponential.MODEL,
         weibull.MODEL,

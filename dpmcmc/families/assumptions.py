@@ -69,11 +69,11 @@ class Assumptions:
 
     @cached_property
     def sds(self) -> Floats:
-        """(d,) conditional posterior standard deviations of the coefficients."""
+        """Conditional posterior standard deviations (d,) of the coefficients."""
         sds: Floats = np.diag(self.guess.precision) ** -0.5
         return sds
 
     @cached_property
     def mean_sd(self) -> float:
-        """Their mean."""
+        """The mean of `sds`."""
         return float(self.sds.mean())

@@ -40,6 +40,7 @@ class Banana:
     prior_variance: float = 1000.0
 
     def __post_init__(self) -> None:
+        """Refuse fewer than two dimensions and constants that are not positive."""
         if len(self.variances) < 2:
             raise ValueError("a banana has at least 2 dimensions")
         numbers = (*self.variances, self.prior_variance)
@@ -55,14 +56,14 @@ class Banana:
 
 
 def straighten(banana: Banana, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Coordinates in which the posterior is Gaussian. theta: (..., d). Definition 8's g^-1."""
+    """Return coordinates with a Gaussian posterior: g^-1 of Definition 8. theta: (..., d)."""
     straight = np.array(theta, dtype=np.float64)
     straight[..., 1] += banana.a * (straight[..., 0] - banana.m) ** 2 + banana.b
     return straight
 
 
 def bend(banana: Banana, straight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The inverse of `straighten`. straight: (..., d). Definition 8's g."""
+    """Return theta, the inverse of `straighten`: g of Definition 8. straight: (..., d)."""
     theta = np.array(straight, dtype=np.float64)
     theta[..., 1] -= banana.a * (theta[..., 0] - banana.m) ** 2 + banana.b
     return theta
@@ -124,7 +125,7 @@ def constants(design: Design, model: ModelSpec) -> Banana:
 
 
 def _prior(model: ModelSpec) -> NormalPrior:
-    """Return the prior, of straightened coordinates alike. Raises SpecError on any other."""
+    """Return the normal prior of straightened coordinates. Raises SpecError on any other."""
     if isinstance(model.prior, dict):
         raise SpecError(PRIOR, "a banana has one prior for all coordinates: give its scale")
     prior = model.prior or NormalPrior()
@@ -134,14 +135,14 @@ def _prior(model: ModelSpec) -> NormalPrior:
 
 
 def _resolved(design: Design, spec: JobSpec) -> JobSpec:
-    """Return the job with the variances that apply, as the mean of columns."""
+    """Return the job with its prior and the variances of the columns filled in."""
     variances = constants(design, spec.model).variances
     options = replace(spec.model.options, variances=variances)
     return replace(spec, model=replace(spec.model, options=options, prior=_prior(spec.model)))
 
 
 def check(design: Design, model: ModelSpec) -> None:
-    """Refuse what has no mean, and fewer than two columns."""
+    """Refuse columns that are no numbers, and fewer than two of them. Raises SpecError."""
     gaussian_mean.check(design, model)
     _prior(model)
     if len(design.parameters) < 2:
@@ -163,14 +164,14 @@ class NaturalForm(gaussian_mean.MeanForm):
 
 
 def form(design: Design, spec: JobSpec) -> Form:
-    """Return the form of the coordinates that are asked for."""
+    """Return the form, in the coordinates (straightened or natural) that the job names."""
     if spec.model.options.coordinates == "natural":
         return NaturalForm(design, spec)
     return gaussian_mean.MeanForm(design, _resolved(design, spec))
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
-    """Return what to expect of means within one sd of the middle of their bounds."""
+    """Return the posterior expected before the rows are read, means within one sd of mid-range."""
     if spec.model.options.coordinates != "natural":
         return gaussian_mean.guess(design, _resolved(design, spec))
     shape, tempering = NaturalForm(design, spec), spec.model.tempering or 1.0
@@ -184,7 +185,7 @@ def guess(design: Design, spec: JobSpec) -> Guess:
 
 
 def release(design: Design, spec: JobSpec, positions: Floats) -> Floats:
-    """Return theta (..., d)."""
+    """Return positions as theta (..., d), the released parameters."""
     if spec.model.options.coordinates == "natural":
         return positions
     straight = gaussian_mean.release(design, _resolved(design, spec), positions)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.forms import Form
-from dpmcmc.families.priors import Normals, given, resolved, usual
+from dpmcmc.families.priors import Normals, normal_priors, resolved, usual
 from dpmcmc.families.rowwise import RowTarget
 from dpmcmc.families.scores.base import Family
 from dpmcmc.families.scores.given import check
@@ -32,18 +32,18 @@ def unchanged(_: Design, __: JobSpec, positions: Floats) -> Floats:
     return positions
 
 
-def one(_: Design, __: ModelSpec) -> float:
-    """Return 1: positions are in the units of predictors."""
+def unit_of_predictors(_: Design, __: ModelSpec) -> float:
+    """Return 1.0, the unit of positions in families whose positions are in units of predictors."""
     return 1.0
 
 
 def nothing(_: ModelOptions) -> None:
-    """Return None: it has no rows that noisy_quadratic reads, or no response."""
+    """Return None, for families that cannot predict responses or be released by noisy_quadratic."""
 
 
 def usual_prior(design: Design, model: ModelSpec) -> Normals:
-    """Return Normal(0, 2.5) for what is left open."""
-    return given(model.prior, design.parameters, usual(len(design.parameters)))
+    """Return the default priors Normal(0, 2.5) where the job names none."""
+    return normal_priors(model.prior, design.parameters, usual(len(design.parameters)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ class Model:
     guess_of_large: Callable[[Design, JobSpec], Guess] | None = None
     room: Callable[[ModelSpec, float, float | None], str] | None = None
     group_sd: Callable[[Design, ModelSpec], float] | None = None
-    unit: Callable[[Design, ModelSpec], float] = one
+    unit: Callable[[Design, ModelSpec], float] = unit_of_predictors
     pair: Literal["", "trials", "event"] = ""
 
     def resolved(self, design: Design, model: ModelSpec) -> ModelSpec:
-        """Return the model with nothing of its prior left open. Raises SpecError."""
+        """Return the model with every prior filled in. Raises SpecError."""
         known = self.prior(design, replace(model, prior=None))[0]
         names = self.parameters(design, model)[
             : len(known)
@@ -102,7 +102,7 @@ class Model:
         check(design, model, self.rows(model.options), algorithm)
 
     def target(self, design: Design, spec: JobSpec, table: Table, chains: int) -> Target:
-        """Open a table, all chains at the form's start."""
+        """Return the opened rows with all chains at the form's public start position."""
         self.check_given(design, spec.model, "chain")
         return RowTarget(self.form(design, spec), spec, table, chains)
 

@@ -38,7 +38,7 @@ MOST_TRIALS = 1e6
 
 
 def check(design: Design, _: ModelSpec) -> None:
-    """Refuse cases and trials that cannot be counts, and more cases than there can be trials."""
+    """Refuse cases or trials that are no counts, and cases that may exceed trials."""
     cases, trials = number_response(design, "binomial regression"), design.beside
     if trials is None or trials.categories:
         raise SpecError(POINTER, "binomial regression needs trials(n) of a number n")
@@ -58,7 +58,7 @@ def check(design: Design, _: ModelSpec) -> None:
 
 
 class Binomial:
-    """The score is y - n p. scale: residual sd over that of the model."""
+    """The score is y - n p. scale: residual sd over the binomial sd (overdispersion)."""
 
     link: Link = "logit"
     has_scale, log_scale, quadratic, variance = True, False, False, BINOMIAL
@@ -114,7 +114,7 @@ class BinomialForm(DesignForm):
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
-    """Return the guess of logistic regression, by as many rows as there may be trials."""
+    """Return the expected posterior: that of logistic regression with as many rows as trials."""
     known, prior = logistic.guess(design, spec), np.diag(usual_prior(design, spec.model)[1] ** -2.0)
     precision = prior + design.usual_trials * (known.precision - prior)
     most = design.most_trials

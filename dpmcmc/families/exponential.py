@@ -21,7 +21,7 @@ from dpmcmc.families.base import Model
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.poisson import MAX_PREDICTOR, MOST_COUNT
-from dpmcmc.families.priors import DEFAULT_SCALE, Normals, given, usual
+from dpmcmc.families.priors import DEFAULT_SCALE, Normals, normal_priors, usual
 from dpmcmc.families.scores.base import (
     TINY,
     UNCUT,
@@ -45,12 +45,12 @@ USUAL_EVENTS = 0.5  # share of rows that the planner takes to end with an event
 
 
 def check(design: Design, _: ModelSpec) -> None:
-    """Refuse times that may be zero or less, and events that are no yes or no."""
+    """Refuse times that may be zero or negative, and events that are not binary."""
     number_of(design)
 
 
 def number_of(design: Design) -> NumberColumn:
-    """Return the time's column. Raises SpecError where a response is no time with its event."""
+    """Return the time's column. Raises SpecError where the response is no time with its event."""
     time, event = number_response(design, "a model of times to an event"), design.beside
     if time.lower <= 0.0:
         message = (
@@ -69,7 +69,7 @@ def number_of(design: Design) -> NumberColumn:
 
 
 class Exponential:
-    """The score is the event less the hazard added up, of which the offset's exp is the time.
+    """The score is the event indicator minus the cumulative hazard; the offset is a log exposure.
 
     It is a martingale in time: that of a row whose time is cut off earlier has mean 0 as well.
     """
@@ -96,14 +96,14 @@ class Exponential:
 
 
 def prior(design: Design, model: ModelSpec) -> Normals:
-    """Return the priors that apply. A hazard's logarithm is guessed from the longest time."""
+    """Return the priors; the default of the log hazard is centred by the longest declared time."""
     time, names = number_of(design), design.parameters
     means, sds = usual(len(names))
     if INTERCEPT in names:
         k, width = names.index(INTERCEPT), math.log(time.upper) - math.log(time.lower)
         means[k] = -log_middle(time) - design.middle_offset
         sds[k] = max(2.0 * DEFAULT_SCALE, 0.25 * width)
-    return given(model.prior, names, (means, sds))
+    return normal_priors(model.prior, names, (means, sds))
 
 
 class ExponentialForm(DesignForm):
@@ -116,7 +116,7 @@ class ExponentialForm(DesignForm):
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
-    """Return the guess where half of the rows have an event: each tells as much as one count."""
+    """Return the expected posterior where half of the rows have an event, each worth one count."""
     form, tempering = ExponentialForm(design, spec), spec.model.tempering or 1.0
     sds = prior(design, spec.model)[1]
     rows = design.schema.rows * tempering * USUAL_EVENTS

@@ -1,4 +1,4 @@
-"""The public half of a model: what follows from a formula, bounds and a job, and never from a row.
+"""The public part of a model: all that follows from formula, bounds and job, and from no row.
 
 A form maps positions, which samplers move, to what the kernels read: l = f(offset + weights . x; y)
 per row. Positions are measured in public units, so that one step size suits all of them.
@@ -32,16 +32,16 @@ class Form(Protocol):
     classes: int
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
-        """Return (x (columns, n), y (n,)), forced into their public bounds.
+        """Return covariates x (columns, n) and responses y (n,), clamped to their public bounds.
 
         A row that is left out has x = 0; where its likelihood would still count, y is NaN.
         """
 
     def describe(self, positions: Floats) -> tuple[Floats, Floats]:
-        """Return (weights (chain, columns), aux (chain, 3)) at positions (chain, d)."""
+        """Return linear weights (chain, columns) and kernel inputs aux (chain, 3) at positions."""
 
     def information_scale(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
-        """Return (information (chain, d), gradients (chain,)): how much larger than planned.
+        """Return the information (chain, d) and gradient size (chain,) here relative to the plan.
 
         Of a typical row at positions, over what the planner takes a typical row to have near the
         mode. moments: (d, d), mean of x x^T as it was released, if it is known. A guess that clips
@@ -49,14 +49,14 @@ class Form(Protocol):
         """
 
     def log_prior_ratio(self, here: Floats, there: Floats) -> Floats:
-        """Return (chain,) log prior ratios."""
+        """Return log prior ratios (chain,) of moves from `here` to `there`."""
 
     def log_prior_gradient(self, positions: Floats) -> Floats:
-        """Return (chain, d)."""
+        """Return gradients (chain, d) of the log prior."""
 
 
 class NormalForm:
-    """Independent normal priors, and what follows from the public facts of all families alike.
+    """Independent normal priors, and the public facts that all families share.
 
     prior_mean, prior_precision: (d,) in the units of positions.
     """
@@ -75,7 +75,7 @@ class NormalForm:
         group: ArrayLike,
         response: tuple[float, float] = (0.0, 0.0),
     ) -> Public:
-        """Return the public facts where positions are straight as they are."""
+        """Return the public facts of the rows where positions are not transformed."""
         d = len(self.prior_mean)
         return Public(
             family=self.family,
@@ -92,14 +92,14 @@ class NormalForm:
         )
 
     def describe(self, positions: Floats) -> tuple[Floats, Floats]:
-        """Return (weights (chain, columns), aux (chain, 3)) at positions (chain, d)."""
+        """Return linear weights (chain, columns) and kernel inputs aux (chain, 3) at positions."""
         from dpmcmc.kernels.compiled import position_facts
 
         straight, aux = position_facts.describe_all(self.public, positions)
         return np.ascontiguousarray(straight[:, : len(self.public.lower)]), aux
 
     def information_scale(self, positions: Floats, _: Floats | None) -> tuple[Floats, Floats]:
-        """Return (ones (chain, d), ones (chain,)): the information is as planned everywhere."""
+        """Return ones (chain, d) and (chain,): the information does not depend on the position."""
         return np.ones(positions.shape), np.ones(len(positions))
 
     def log_prior_ratio(self, here: Floats, there: Floats) -> Floats:
@@ -122,7 +122,7 @@ class NormalForm:
 
 
 class DesignForm(NormalForm):
-    """A linear predictor x^T theta over a public design; one unit of position for all of theta."""
+    """A linear predictor x^T theta over a public design, in one unit for all coefficients."""
 
     def __init__(
         self, design: Design, prior: Normals, response: tuple[float, float] = (0.0, 0.0)
@@ -134,7 +134,7 @@ class DesignForm(NormalForm):
         self.public = self._facts(design.lower, design.upper, design.group, response)
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
-        """Return (x (columns, n), y (n,)).
+        """Return covariates x (columns, n) and responses y (n,), clamped to their public bounds.
 
         A row that is left out has x = 0: its likelihood is constant in theta for any response.
         """

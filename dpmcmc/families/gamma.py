@@ -21,7 +21,7 @@ from dpmcmc.families.base import Model
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.poisson import MAX_PREDICTOR, MOST_COUNT, secant
-from dpmcmc.families.priors import DEFAULT_SCALE, Normals, given, usual
+from dpmcmc.families.priors import DEFAULT_SCALE, Normals, normal_priors, usual
 from dpmcmc.families.scores.base import (
     TINY,
     UNCUT,
@@ -62,7 +62,7 @@ def number_of(design: Design) -> NumberColumn:
 
 
 class Gamma:
-    """The score is (y / mu - 1) / sigma^2. scale: sigma, sd of a response over its mean."""
+    """The score is (y / mu - 1) / sigma^2. scale: sigma, the coefficient of variation."""
 
     link: Link = "log"
     has_scale, log_scale, quadratic, variance = True, False, False, Variance(2.0)
@@ -102,7 +102,7 @@ class Gamma:
 
 
 def prior(design: Design, model: ModelSpec) -> Normals:
-    """Return the priors that apply. A mean's logarithm is guessed from the response's ends."""
+    """Return the priors; the default of the log mean is centred by the response's bounds."""
     response, names, d = number_of(design), linear.parameters(design, model), len(design.parameters)
     means, sds = usual(len(names))
     if INTERCEPT in names:
@@ -110,7 +110,7 @@ def prior(design: Design, model: ModelSpec) -> Normals:
         means[k] = 0.5 * (low + high) - design.middle_offset
         sds[k] = max(DEFAULT_SCALE, 0.25 * (high - low))
     sds[d:] = linear.SIGMA_PRIOR
-    return given(model.prior, names, (means, sds), same=d)
+    return normal_priors(model.prior, names, (means, sds), same=d)
 
 
 class GammaForm(DesignForm):
@@ -129,7 +129,7 @@ class GammaForm(DesignForm):
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
-    """Return the guess of a sigma of 1."""
+    """Return the posterior expected before the rows are read, at sigma = 1."""
     form, response = GammaForm(design, spec), number_of(design)
     sds, tempering = prior(design, spec.model)[1], spec.model.tempering or 1.0
     most = tempering * math.sqrt(response.upper / response.lower)

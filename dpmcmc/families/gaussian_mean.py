@@ -14,7 +14,7 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model, guess_of
 from dpmcmc.families.forms import GaussianForm
-from dpmcmc.families.priors import Normals, given
+from dpmcmc.families.priors import Normals, normal_priors
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design, check_measured
 from dpmcmc.formula.variables import column_of
@@ -47,18 +47,22 @@ def numbers_of(design: Design) -> list[NumberColumn]:
 
 
 def scales(design: Design, model: ModelSpec) -> tuple[Floats, Floats, Floats]:
-    """Return (middle, half range, sd), (d,) each, of the columns."""
+    """Return mid-ranges, half ranges and known sds of the columns, each (d,)."""
     lower = np.array([column.lower for column in numbers_of(design)])
     upper = np.array([column.upper for column in numbers_of(design)])
     half = 0.5 * upper - 0.5 * lower
-    given = model.options.variances
-    return 0.5 * lower + 0.5 * upper, half, 0.5 * half if given is None else np.sqrt(given)
+    variances = model.options.variances
+    return (
+        0.5 * lower + 0.5 * upper,
+        half,
+        0.5 * half if variances is None else np.sqrt(variances),
+    )
 
 
 def prior(design: Design, model: ModelSpec) -> Normals:
-    """Return the priors that apply, in the columns' own units."""
+    """Return the priors of the means, in the columns' own units."""
     middle, half, _ = scales(design, model)
-    return given(model.prior, design.parameters, (middle, 2.0 * half))
+    return normal_priors(model.prior, design.parameters, (middle, 2.0 * half))
 
 
 class MeanForm(GaussianForm):
@@ -88,7 +92,7 @@ class MeanForm(GaussianForm):
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
-    """Return what to expect of means within one sd of the middle of their bounds."""
+    """Return the posterior expected before the rows are read, means within one sd of mid-range."""
     form, tempering = MeanForm(design, spec), spec.model.tempering or 1.0
     d = len(form.start)
     precision = design.schema.rows * tempering * np.eye(d) + np.diag(form.prior_precision)
@@ -96,7 +100,7 @@ def guess(design: Design, spec: JobSpec) -> Guess:
 
 
 def release(design: Design, spec: JobSpec, positions: Floats) -> Floats:
-    """Return the means (..., d) in the columns' own units."""
+    """Return positions as means (..., d) in the columns' own units."""
     middle, _, sds = scales(design, spec.model)
     return np.asarray(middle + sds * positions)
 

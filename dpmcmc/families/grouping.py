@@ -1,9 +1,11 @@
-"""Models with groups: what `(1 | ward)` adds to the parameters of a family.
+"""Models with groups and smooths: what `(x | ward)` and `s(x)` add to the parameters of a family.
 
-Behind those of the family come the sd of the groups' effects and one effect for each group. The
-prior of effects is normal with that sd, whose own prior is half normal.
+Behind those of the family come the sd of each smooth, and the sds of the groups' effects, perhaps
+their correlation, and one or two effects for each group. The prior of what has an sd in common is
+normal with that sd, whose own prior is half normal.
 """
 
+import math
 from dataclasses import replace
 from functools import wraps
 from typing import Any
@@ -13,55 +15,68 @@ import numpy as np
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families.base import Model
 from dpmcmc.families.priors import Normals, pointer_to, unwritten
+from dpmcmc.families.scores.base import SEVERAL
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design
+from dpmcmc.formula.parse import written
+from dpmcmc.inputs.schema import NumberColumn
 from dpmcmc.inputs.spec import JobSpec, ModelSpec
+
+PART_OF_RANGE = 0.25  # of a response's declared range, that a curve may be away from its line
 
 
 def with_groups(family: Model) -> Model:
-    """Return a family that knows designs with groups, or refuses them where it has none."""
+    """Return the family extended by groups and smooths, or with a check that refuses them."""
 
     @wraps(family.check)  # whose module describes the family
     def check(design: Design, model: ModelSpec) -> None:
+        """Refuse groups or smooths that the family, or the released model, cannot have."""
         if design.grouping is not None and family.group_sd is None:
             message = (
                 f"groups are for linear, logistic and count regressions: {family.family} takes"
-                f" C({design.grouping.column})"
+                f" C({design.grouping.label})"
             )
+            raise SpecError(POINTER, message)
+        rows = family.rows(model.options)
+        if design.smooths and (rows is None or rows.link in SEVERAL):
+            column = written(design.smooths[0].column)
+            message = f"s({column}) is not for {family.family}: write ns({column}, df=4)"
             raise SpecError(POINTER, message)
         family.check(design, model)
 
     def parameters(design: Design, model: ModelSpec) -> tuple[str, ...]:
-        own = family.parameters(design, model)
-        return own if design.grouping is None else (*own, *design.grouping.parameters)
+        """Return parameter names: the family's, then sds and effects of groups and smooths."""
+        return (*family.parameters(design, model), *design.beside_families)
 
     def release(design: Design, spec: JobSpec, positions: Floats) -> Floats:
-        if design.grouping is None:
+        """Return positions as parameters, group effects and their sds included."""
+        if not design.sds:
             return family.release(design, spec, positions)
         own = len(family.parameters(design, spec.model))
         first, last = positions[..., :own], positions[..., own:]
-        unit = family.unit(design, spec.model)
-        made = family.release(design, without_sd(design, spec), first)
-        return np.concatenate((made, last * unit), axis=-1)
+        laws = () if design.grouping is None else design.grouping.law
+        correlations = [name in laws and name not in design.sds for name in design.beside_families]
+        unit = np.where(correlations, 1.0, family.unit(design, spec.model))
+        made = family.release(design, without_sds(design, spec), first)
+        return np.concatenate((made, last * unit[: last.shape[-1]]), axis=-1)
 
     def prior(design: Design, model: ModelSpec) -> Normals:
-        means, sds = family.prior(design, _without_sd(design, model))
-        if design.grouping is None or family.group_sd is None:
-            return means, sds
-        scale = family.group_sd(design, model)
-        if isinstance(model.prior, dict) and design.grouping.sd in model.prior:
-            name = design.grouping.sd
-            own, at = unwritten(model.prior[name], name), pointer_to(name)
-            if own.loc != 0.0:
-                raise SpecError(f"{at}/loc", "must be 0: the prior of an sd is half of a normal")
-            scale = own.scale
-        return np.append(means, 0.0), np.append(sds, scale)
+        """Return the priors of coefficients, those of smooths' coefficients included."""
+        means, sds = family.prior(design, _without_sds(design, model))
+        scales = [_scale(family, design, model, name) for name in design.sds]
+        means, sds = means.copy(), sds.copy()
+        for smooth, scale in zip(design.smooths, scales, strict=False):
+            numbers, own = list(smooth.penalised), scale * np.array(smooth.sizes)
+            for name, sd in zip((design.parameters[k] for k in numbers), own, strict=True):
+                _check_penalised(model, name, float(sd), smooth.sd)
+            means[numbers], sds[numbers] = 0.0, own
+        return np.append(means, np.zeros(len(scales))), np.append(sds, scales)
 
     def alone(made: Any) -> Any:
-        """Return a function of a design and a job, or None, that does not see the prior of sds."""
+        """Wrap a function of (design, job), so that its job has no priors of group sds."""
         if made is None:
             return None
-        return lambda design, spec: made(design, without_sd(design, spec))
+        return lambda design, spec: made(design, without_sds(design, spec))
 
     return replace(
         family,
@@ -75,15 +90,41 @@ def with_groups(family: Model) -> Model:
     )
 
 
-def without_sd(design: Design, spec: JobSpec) -> JobSpec:
-    """Return a job whose priors are of the family's own parameters."""
-    model = _without_sd(design, spec.model)
+def _scale(family: Model, design: Design, model: ModelSpec, name: str) -> float:
+    """Return the scale of the half normal prior of a group or smooth sd. Raises SpecError."""
+    if isinstance(model.prior, dict) and name in model.prior:
+        own, at = unwritten(model.prior[name], name), pointer_to(name)
+        if own.loc != 0.0:
+            raise SpecError(f"{at}/loc", "must be 0: the prior of an sd is half of a normal")
+        return own.scale
+    if family.group_sd is not None:
+        return family.group_sd(design, model)
+    rows, answer = family.rows(model.options), design.answer
+    of_numbers = rows is not None and rows.link == "identity" and design.kind != "event"
+    if of_numbers and isinstance(answer, NumberColumn):
+        return PART_OF_RANGE * (answer.upper - answer.lower)
+    return 1.0
+
+
+def _check_penalised(model: ModelSpec, name: str, sd: float, common: str) -> None:
+    """Refuse a prior of one coefficient of a smooth that differs from the smooth's common prior."""
+    if not isinstance(model.prior, dict) or name not in model.prior:
+        return
+    own = unwritten(model.prior[name], name)
+    if own.loc != 0.0 or not math.isclose(own.scale, sd, rel_tol=1e-9):
+        message = f"has the prior that {common} is the sd of: give that a prior"
+        raise SpecError(pointer_to(name), message)
+
+
+def without_sds(design: Design, spec: JobSpec) -> JobSpec:
+    """Return the job with the priors of the family's own parameters alone, without those of sds."""
+    model = _without_sds(design, spec.model)
     return spec if model is spec.model else replace(spec, model=model)
 
 
-def _without_sd(design: Design, model: ModelSpec) -> ModelSpec:
-    grouping = design.grouping
-    if grouping is None or not isinstance(model.prior, dict) or grouping.sd not in model.prior:
+def _without_sds(design: Design, model: ModelSpec) -> ModelSpec:
+    """Return the model with the priors of the family's own parameters alone."""
+    if not isinstance(model.prior, dict) or not set(design.sds) & set(model.prior):
         return model
-    others = {name: own for name, own in model.prior.items() if name != grouping.sd}
+    others = {name: own for name, own in model.prior.items() if name not in design.sds}
     return replace(model, prior=others)

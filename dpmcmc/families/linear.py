@@ -16,7 +16,7 @@ from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model, guess_of
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
-from dpmcmc.families.priors import Normals, given
+from dpmcmc.families.priors import Normals, normal_priors
 from dpmcmc.families.scores.linear import Linear
 from dpmcmc.families.scores.responses import NUMBER
 from dpmcmc.families.target import Floats
@@ -44,14 +44,14 @@ def number_of(design: Design) -> NumberColumn:
 
 
 def unit_of(design: Design, model: ModelSpec) -> float:
-    """Return what positions are measured in: the noise scale, or what it is expected to be."""
+    """Return the unit of positions: the known noise sd, or the sd expected before rows are read."""
     response = number_of(design)
     expected = (response.upper - response.lower) / SIGMAS_IN_RANGE
     return model.options.noise_scale or expected
 
 
 def prior(design: Design, model: ModelSpec) -> Normals:
-    """Return the priors that apply, in units of the response. One for all is of coefficients."""
+    """Return the priors, in units of the response; a common prior applies to coefficients alone."""
     response, names = number_of(design), parameters(design, model)
     spread, d = response.upper - response.lower, len(design.parameters)
     means, sds = np.zeros(len(names)), np.full(len(names), spread, np.float64)
@@ -59,7 +59,7 @@ def prior(design: Design, model: ModelSpec) -> Normals:
         middle = 0.5 * response.lower + 0.5 * response.upper
         means[names.index(INTERCEPT)] = middle - design.middle_offset
     means[d:], sds[d:] = math.log(spread / SIGMAS_IN_RANGE), SIGMA_PRIOR
-    return given(model.prior, names, (means, sds), same=d)
+    return normal_priors(model.prior, names, (means, sds), same=d)
 
 
 def group_sd(design: Design, _: ModelSpec) -> float:
@@ -94,7 +94,7 @@ class LinearForm(DesignForm):
         return x, y / self._unit
 
     def information_scale(self, positions: Floats, _: Floats | None) -> tuple[Floats, Floats]:
-        """Return (information (chain, d), gradients (chain,)): both follow from the noise scale."""
+        """Return information (chain, d) and gradient sizes (chain,), by the noise sd alone."""
         information, d = np.ones(positions.shape), len(self.design.parameters)
         weight = -2.0 * self.describe(positions)[1][:, 1]
         if len(self.start) == d:
@@ -105,12 +105,12 @@ class LinearForm(DesignForm):
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
-    """Return what to expect where the noise has the expected size and slopes are about as large."""
+    """Return the expected posterior where noise has the expected sd and slopes are of that size."""
     return _guess(design, spec, 1.0)
 
 
 def guess_of_large(design: Design, spec: JobSpec) -> Guess:
-    """Return the same where effects are so large that little of the response's range is noise.
+    """Return the expected posterior where effects explain most of the response's range.
 
     The posterior is narrower then, and a row may lie more noise scales off.
     """
@@ -118,7 +118,7 @@ def guess_of_large(design: Design, spec: JobSpec) -> Guess:
 
 
 def _guess(design: Design, spec: JobSpec, sigma: float) -> Guess:
-    """Return a guess. sigma: noise scale, in units of the expected one; 1 where it is given."""
+    """Return the expected posterior. sigma: noise sd over the expected one; 1 where known."""
     form, tempering = LinearForm(design, spec), spec.model.tempering or 1.0
     d, size = len(design.parameters), len(form.start)
     precision = np.diag(form.prior_precision)
@@ -139,12 +139,12 @@ def parameters(design: Design, model: ModelSpec) -> tuple[str, ...]:
 
 
 def release(design: Design, spec: JobSpec, positions: Floats) -> Floats:
-    """Return positions (..., d) in the response's own units."""
+    """Return positions as parameters (..., d) in the response's own units."""
     return in_units(positions, unit_of(design, spec.model), len(design.parameters))
 
 
 def in_units(positions: Floats, unit: float, d: int) -> Floats:
-    """Return positions (..., d) times a unit, and behind them log scales of what is so measured."""
+    """Return positions (..., d), coefficients times `unit` and log scales plus its logarithm."""
     released = positions * unit
     released[..., d:] = positions[..., d:] + math.log(unit)
     return released

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families.assumptions import Guess
-from dpmcmc.families.base import PROBE_MOVE, Model, one, usual_prior
+from dpmcmc.families.base import PROBE_MOVE, Model, unit_of_predictors, usual_prior
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.scores.base import BINOMIAL, TINY, Evaluation, Link, Terms, nodes_of, single
@@ -25,12 +25,12 @@ from dpmcmc.kernels.arithmetic.intervals.logistic import component_interval, vec
 
 # Logistic regression of a binary response, 0 or 1.
 def yes(y: Floats) -> Floats:
-    """Return 1 where a response is a half or more, else 0: a number may lie between them."""
+    """Return responses as 0 or 1, rounded at one half."""
     return (y >= 0.5).astype(np.float64)
 
 
 class Logistic:
-    """A centred function of a binary response is a multiple of y - p: rows have weights alone."""
+    """Binary responses: the score is y - p, so a row is limited by a weight and needs no clip."""
 
     link: Link = "logit"
     has_scale, log_scale, quadratic, variance = False, False, False, BINOMIAL
@@ -64,7 +64,7 @@ def check(design: Design, _: ModelSpec) -> None:
 
 
 class LogisticForm(DesignForm):
-    """Intervals are derived in docs/proofs/dp_penalty.md and dp_penalty_component.md."""
+    """Positions are the coefficients. Interval proofs: docs/proofs/dp_penalty{,_component}.md."""
 
     family = LOGISTIC
 
@@ -72,18 +72,18 @@ class LogisticForm(DesignForm):
         super().__init__(design, usual_prior(design, spec.model))
 
     def rows(self, table: Table) -> tuple[Floats, Floats]:
-        """Return (signed x (columns, n), zeros (n,)): the response becomes the sign of its row."""
+        """Return rows signed by their response, x (columns, n), and zeros (n,) in place of y."""
         x, y = super().rows(table)
         return x * (2.0 * yes(y) - 1.0), np.zeros(len(y))
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
-    """Return what to expect of rows that fill their declared domain as real ones do."""
+    """Return the posterior expected before the rows are read, rows spread over their bounds."""
     return _guess(design, spec, PLAUSIBLE_SD)
 
 
 def guess_of_large(design: Design, spec: JobSpec) -> Guess:
-    """Return the same where coefficients are large, or one of two answers is rare.
+    """Return the expected posterior where coefficients are large, or one response is rare.
 
     A row then says less, so that the posterior is wider, and so is what a row can say of a move
     across it.
@@ -92,7 +92,7 @@ def guess_of_large(design: Design, spec: JobSpec) -> Guess:
 
 
 def _guess(design: Design, spec: JobSpec, size: float) -> Guess:
-    """Return a guess: coefficients are Normal(0, typical^2), typical = min(prior's sd, size).
+    """Return the expected posterior at coefficients Normal(0, min(prior sd, size)^2).
 
     The variance of a response is averaged over them, widths are taken where all have that size. The
     largest may be LARGEST_COEFFICIENT.
@@ -127,5 +127,5 @@ MODEL = Model(
     rows=lambda _: Logistic(),
     response=lambda _: YES,
     guess_of_large=guess_of_large,
-    group_sd=one,
+    group_sd=unit_of_predictors,
 )

@@ -1,4 +1,4 @@
-"""The second moments that the planner assumes for the rows of a public design, before it reads any.
+"""The second moments of a design's rows that the planner assumes before it reads any row.
 
 The constants are measured on public data by experiments/ess_per_step.py, part 5.
 """
@@ -27,7 +27,7 @@ LATTICE_STEPS = np.sqrt(
 
 
 def second_moments(design: Design) -> Floats:
-    """E x x^T for rows that fill their declared domain as real ones do: see _mean_product."""
+    """Return E[x x^T] (d, d) of rows that fill their declared bounds as real ones do."""
     if any(factor.source is not None for term in design.terms for factor in term):
         return _at_points(design)
     d = len(design.terms)
@@ -39,7 +39,7 @@ def second_moments(design: Design) -> Floats:
 
 
 def _at_points(design: Design) -> Floats:
-    """Return the mean over public points that lie as _mean_product has it, numbers normal."""
+    """Return E[x x^T] (d, d) as the mean over quasi-random public points, numbers being normal."""
     columns: dict[str, NDArray[np.float64] | NDArray[np.int32]] = {}
     for k, name in enumerate(design.covariates):
         steps = (
@@ -61,7 +61,7 @@ def _at_points(design: Design) -> Floats:
 
 
 def _mean_product(schema: Schema, factors: tuple[Factor, ...]) -> float:
-    """Mean of a product of factors, columns independent.
+    """Return the mean of a product of factors, where columns are independent.
 
     A number is OFF + FILL or OFF - FILL of half its range from its middle; of K categories each but
     the first has probability 1 / (K + 1), since rare ones are the rule.
@@ -85,5 +85,5 @@ def _mean_product(schema: Schema, factors: tuple[Factor, ...]) -> float:
 
 
 def _half(column: NumberColumn) -> tuple[float, float]:
-    """Return middle and half range."""
+    """Return mid-range and half range of a column."""
     return 0.5 * column.lower + 0.5 * column.upper, 0.5 * column.upper - 0.5 * column.lower

@@ -15,7 +15,7 @@ from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
-from dpmcmc.families.priors import Normals, given, usual
+from dpmcmc.families.priors import Normals, normal_priors, usual
 from dpmcmc.families.scores.base import BINOMIAL, TINY, Evaluation, Link, Terms
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design, response_of
@@ -33,7 +33,7 @@ LARGEST_SHIFT = 1.0  # that a predictor is moved, so that probabilities are mean
 
 
 def probabilities(eta: Floats) -> tuple[Floats, Floats]:
-    """Return those of the reference (m,) and of the others (k, m), given predictors (k, m)."""
+    """Return the reference's probabilities (m,) and the others' (k, m), given predictors (k, m)."""
     top = np.maximum(eta.max(axis=0), 0.0)
     first, others = np.exp(-top), np.exp(eta - top)
     total = first + others.sum(axis=0)
@@ -41,7 +41,7 @@ def probabilities(eta: Floats) -> tuple[Floats, Floats]:
 
 
 def averaged(eta: Floats, cover: Floats) -> tuple[Floats, Floats]:
-    """Return mean probabilities over predictors with this covariance (k, k, m).
+    """Return mean probabilities over normal predictors with covariance `cover` (k, k, m).
 
     To the second order in it, and positive: those at eta + diag(cover) / 2 - cover @ q.
     """
@@ -53,7 +53,7 @@ def averaged(eta: Floats, cover: Floats) -> tuple[Floats, Floats]:
 
 
 def root_of(first: Floats, q: Floats) -> Floats:
-    """Return (k, k, m) with root @ root.T = diag q - q q^T.
+    """Return a root (k, k, m) of the multinomial covariance diag(q) - q q^T of each row.
 
     For s = sqrt(q), |s|^2 = 1 - first: (1 - s s^T)^(1/2) = 1 - s s^T / (1 + sqrt(first)).
     """
@@ -64,7 +64,7 @@ def root_of(first: Floats, q: Floats) -> Floats:
 
 
 def softened(root: Floats, cover: Floats) -> Floats:
-    """Return a root of the mean slope over predictors with this covariance (k, k, m).
+    """Return a root of the slope averaged over normal predictors with covariance `cover` (k, k, m).
 
     To the second order in it: a mean of diag q - q q^T is that of the mean probabilities, root @
     root.T, less the covariance of q, root @ part @ root.T.
@@ -77,7 +77,7 @@ def softened(root: Floats, cover: Floats) -> Floats:
 
 
 class Multinomial:
-    """A row counts less where the response that would move the score most would be too much."""
+    """The score is indicators less probabilities; rows are weighted by their longest score."""
 
     link: Link = "softmax"
     has_scale, log_scale, quadratic, variance = False, False, False, BINOMIAL
@@ -102,7 +102,7 @@ PLAUSIBLE_SD = 0.75  # sd of a coefficient that the planner thinks plausible
 
 
 def check(design: Design, _: ModelSpec) -> None:
-    """Refuse what is no column of some categories, and more coefficients than can be released."""
+    """Refuse a response without three categories, and too many coefficients. Raises SpecError."""
     categories = categories_of(design)
     if not FEWEST_CATEGORIES <= len(categories) <= MOST_CATEGORIES:
         few = "; use logistic for two" if len(categories) < FEWEST_CATEGORIES else "; declare fewer"
@@ -125,7 +125,7 @@ def categories_of(design: Design) -> tuple[str, ...]:
 
 
 def parameters(design: Design, _: ModelSpec) -> tuple[str, ...]:
-    """Return the names of coefficients, all of one category first."""
+    """Return the names of coefficients, grouped by category of the response."""
     others = categories_of(design)[1:]
     return distinct([f"{word}:{column}" for word in others for column in design.parameters])
 
@@ -133,11 +133,11 @@ def parameters(design: Design, _: ModelSpec) -> tuple[str, ...]:
 def prior(design: Design, model: ModelSpec) -> Normals:
     """Return Normal(0, 2.5) for what is left open."""
     names = parameters(design, model)
-    return given(model.prior, names, usual(len(names)))
+    return normal_priors(model.prior, names, usual(len(names)))
 
 
 class MultinomialForm(DesignForm):
-    """Positions are the coefficients (k, d), all of one category first. See Form.
+    """Positions are the coefficients (k, d), grouped by category of the response. See Form.
 
     The response of a row is the number of its category.
     """
@@ -151,7 +151,7 @@ class MultinomialForm(DesignForm):
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
-    """Return what to expect where the reference is twice as frequent as any other category.
+    """Return the expected posterior where the reference is twice as frequent as the others.
 
     As of categories among covariates; what plausible coefficients take of that is as in logistic.
     """

@@ -19,7 +19,7 @@ from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
-from dpmcmc.families.priors import Normals, given, usual
+from dpmcmc.families.priors import Normals, normal_priors, usual
 from dpmcmc.families.scores.base import BINOMIAL, TINY, UNCUT, Evaluation, Link, Terms
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.cuts import spread_out
@@ -36,7 +36,7 @@ LEAST_GAP = 1e-6  # of predictors, below which cuts count as so far apart
 
 
 def probabilities(eta: Floats) -> Floats:
-    """Return those of categories (k + 1, ...), given predictors (k, ...) of the cuts in order.
+    """Return category probabilities (k + 1, ...), given predictors (k, ...) of cut points.
 
     A cut below an earlier one, as a draw may have it, counts as equal to that: none is negative.
     """
@@ -46,7 +46,7 @@ def probabilities(eta: Floats) -> Floats:
 
 
 def slopes_of(eta: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return (above, below, bend), given predictors (k, m).
+    """Return (above, below, bend), derivatives of log probabilities by cut points.
 
     above, below: (k, m), derivatives in a cut of the log probability of the category under it and
     of that over it. bend: (k - 1, m), minus the second derivative of log(1 - e^-gap).
@@ -61,14 +61,13 @@ def slopes_of(eta: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def information(eta: Floats) -> Floats:
-    """Return (k, k, m), the expected curvature of a row in its predictors (k, m)."""
+    """Return the expected information (k, k, m) of a row about its predictors (k, m)."""
     roots = _expected(probabilities(eta), *slopes_of(eta)[:2])
     return np.asarray(np.einsum("cjm,ejm->cem", roots, roots))
 
 
 def _expected(shares: Floats, above: Floats, below: Floats) -> Floats:
-    """Return (k, k + 1, m), roots of the expected curvature: the score of every category, by how
-    frequent it is. shares: (k + 1, m). above, below: (k, m)."""
+    """Return (k, k + 1, m), a root of the expected information, by category."""
     k = len(above)
     roots, sizes = np.zeros((k, k + 1, shares.shape[1])), np.sqrt(shares)
     roots[range(k), range(k)] = above * sizes[:-1]
@@ -77,9 +76,7 @@ def _expected(shares: Floats, above: Floats, below: Floats) -> Floats:
 
 
 class Ordinal:
-    """On the way to the mode rows are weighted by their covariates alone, so that no score of any
-    category is too long. Near it nothing is cut here, and the curvature is the observed one.
-    """
+    """Far from the mode rows are weighted by their covariates; near it no score is clipped."""
 
     link: Link = "cumulative"
     has_scale, log_scale, quadratic, variance = False, False, False, BINOMIAL
@@ -115,7 +112,7 @@ PLAUSIBLE_SD = 0.75  # sd of a coefficient that the planner thinks plausible
 
 
 def check(design: Design, _: ModelSpec) -> None:
-    """Refuse what is no column of some categories, and a formula without an intercept."""
+    """Refuse a response without three ordered categories, and a formula without an intercept."""
     categories = categories_of(design)
     if not FEWEST_CATEGORIES <= len(categories) <= MOST_CATEGORIES:
         few = "; use logistic for two" if len(categories) < FEWEST_CATEGORIES else "; declare fewer"
@@ -139,7 +136,7 @@ def categories_of(design: Design) -> tuple[str, ...]:
 
 
 def parameters(design: Design, _: ModelSpec) -> tuple[str, ...]:
-    """Return the names of cuts, in order, and of slopes."""
+    """Return the names of the cut points, in order, and of the slopes."""
     words = categories_of(design)
     cuts = [f"{low}|{high}" for low, high in pairwise(words)]
     return distinct([*cuts, *design.parameters[1:]])
@@ -148,16 +145,16 @@ def parameters(design: Design, _: ModelSpec) -> tuple[str, ...]:
 def prior(design: Design, model: ModelSpec) -> Normals:
     """Return Normal(0, 2.5) for what is left open."""
     names = parameters(design, model)
-    return given(model.prior, names, usual(len(names)))
+    return normal_priors(model.prior, names, usual(len(names)))
 
 
 def even_cuts(count: int) -> Floats:
-    """Return (count,) cuts between categories that are equally frequent."""
+    """Return cut points (count,) between equally frequent categories."""
     return np.asarray(logit(np.arange(1.0, count + 1.0) / (count + 1.0)))
 
 
 class OrdinalForm(DesignForm):
-    """Positions are the cuts (k,) and the slopes (d - 1,). See Form.
+    """Positions are the cut points (k,) and the slopes (d - 1,). See Form.
 
     The response of a row is the number of its category.
     """
@@ -172,7 +169,7 @@ class OrdinalForm(DesignForm):
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
-    """Return what to expect where categories are equally frequent.
+    """Return the expected posterior where categories are equally frequent.
 
     What plausible coefficients take of that is as in logistic.
     """

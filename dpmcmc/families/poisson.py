@@ -14,10 +14,10 @@ from scipy.special import pdtr
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families.assumptions import Guess
-from dpmcmc.families.base import Model, guess_of, one
+from dpmcmc.families.base import Model, guess_of, unit_of_predictors
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
-from dpmcmc.families.priors import DEFAULT_SCALE, Normals, given, usual
+from dpmcmc.families.priors import DEFAULT_SCALE, Normals, normal_priors, usual
 from dpmcmc.families.scores.base import TINY, Evaluation, Link, Terms, Variance, nodes_of, single
 from dpmcmc.families.scores.responses import COUNT
 from dpmcmc.families.target import Floats
@@ -29,7 +29,7 @@ from dpmcmc.kernels.arithmetic.families import POISSON
 
 # Poisson regression with a log link. Source of its sums: E[Y; Y <= j] = rate P(Y <= j - 1).
 class Poisson:
-    """scale: f, residuals vary f times as much as those of a Poisson count."""
+    """The score is y - mu. scale: residual sd over the Poisson sd (overdispersion)."""
 
     link: Link = "log"
     has_scale, log_scale, quadratic, variance = True, False, False, Variance(1.0)
@@ -54,7 +54,7 @@ UpTo = Callable[[Floats, int], Floats]
 def moments(
     rate: Floats, second: Floats, low: Floats, high: Floats, of: UpTo
 ) -> tuple[Floats, Floats, Floats]:
-    """Return mean and variance of h(Y), and its covariance with Y, for h(y) = y cut to [low, high].
+    """Return mean and variance of h(Y) and Cov(h(Y), Y), for h(y) = y clipped to [low, high].
 
     Less the rate, which low <= rate <= high. second: E[Y (Y - 1)].
     """
@@ -79,7 +79,7 @@ def moments(
 def counted(
     y: Floats, at: Evaluation, rate: Floats, second: Floats, of: UpTo, gain: Floats | float = 1.0
 ) -> Terms:
-    """Return the terms of counts y (m,) with these means and E[Y (Y - 1)], see moments.
+    """Return the statistics of counts y (m,) with these means and E[Y (Y - 1)].
 
     gain: a score is this times the count less its mean. A squared residual is over the variance
     that the model has, times at.scale^2.
@@ -103,7 +103,7 @@ def counted(
 
 
 def _observed(psi: Floats, slope: Floats, rate: Floats, gain: Floats | float) -> Floats:
-    """Return observed slopes over the expected ones: a gain falls with the predictor as well.
+    """Return observed slopes relative to the expected ones, with a weight that depends on eta.
 
     By 1 - gain of itself. Their mean is 1 under the model; where it is wrong, what a posterior has
     for its width are the observed ones. Of rows whose counts are hardly ever cut: of others it
@@ -115,7 +115,7 @@ def _observed(psi: Floats, slope: Floats, rate: Floats, gain: Floats | float) ->
 
 
 def secant(psi: Floats, apart: Floats, slope: Floats, steepest: Floats) -> Floats:
-    """Return secant slopes: a step with them changes the predictor by the difference of the logs.
+    """Return secant slopes, with which a Newton step moves by the difference of the log rates.
 
     Far from the mean the tangent is no use: the score of a clipped row is constant there. None is
     steeper than the tangent at the count or at its mean, between which a secant lies: where their
@@ -126,6 +126,7 @@ def secant(psi: Floats, apart: Floats, slope: Floats, steepest: Floats) -> Float
 
 
 def _there(of: UpTo, j: Floats, k: int) -> Floats:
+    """Return of(j, k), the distribution function of counts, and 0 where j is negative."""
     return np.asarray(np.where(j >= 0.0, of(np.maximum(j, 0.0), k), 0.0))
 
 
@@ -145,7 +146,7 @@ def check(design: Design, _: ModelSpec) -> None:
 
 
 def prior(design: Design, model: ModelSpec) -> Normals:
-    """Return the priors that apply. A count's logarithm is guessed from its declared ends."""
+    """Return the priors; the default of the log mean is centred by the response's bounds."""
     response, names = response_of(design), design.parameters
     means, sds = usual(len(names))
     if isinstance(response, NumberColumn) and INTERCEPT in names:
@@ -153,7 +154,7 @@ def prior(design: Design, model: ModelSpec) -> Normals:
         k = names.index(INTERCEPT)
         means[k] = 0.5 * (low + high) - design.middle_offset
         sds[k] = max(DEFAULT_SCALE, 0.25 * (high - low))
-    return given(model.prior, names, (means, sds))
+    return normal_priors(model.prior, names, (means, sds))
 
 
 class PoissonForm(DesignForm):
@@ -169,10 +170,10 @@ class PoissonForm(DesignForm):
         self.start = self.prior_mean.copy()
         if INTERCEPT in design.parameters:
             self.start[design.parameters.index(INTERCEPT)] = 0.0
-        self._rate = typical_rate(design, spec)
+        self._rate = typical_rate(design, prior(design, spec.model)[1])
 
     def information_scale(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
-        """Return (information (chain, d), gradients (chain,)): mean rates over the planned rate.
+        """Return information (chain, d), gradient sizes (chain,): mean rates over the planned.
 
         Means are over normal predictors with the released moments.
         """
@@ -186,17 +187,17 @@ class PoissonForm(DesignForm):
         return np.repeat(scale[:, None], positions.shape[1], axis=1), np.sqrt(scale)
 
 
-def typical_rate(design: Design, spec: JobSpec) -> float:
-    """Return the mean rate at coefficients of a plausible size."""
-    sizes = np.minimum(prior(design, spec.model)[1], PLAUSIBLE_SD)
+def typical_rate(design: Design, sds: Floats) -> float:
+    """Return the mean rate at coefficients of a plausible size. sds: (d,) of their priors."""
+    sizes = np.minimum(sds, PLAUSIBLE_SD)
     return float(np.exp(0.5 * (sizes**2 @ np.diag(second_moments(design)))))
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
-    """Return what to expect of rates around one, at coefficients of a plausible size."""
+    """Return the posterior expected at rates around 1 and coefficients of a plausible size."""
     form, tempering = PoissonForm(design, spec), spec.model.tempering or 1.0
     sds = prior(design, spec.model)[1]
-    rows = design.schema.rows * tempering * typical_rate(design, spec)
+    rows = design.schema.rows * tempering * typical_rate(design, sds)
     precision = rows * second_moments(design) + np.diag(form.prior_precision)
     approximation = guess_of(form, spec, precision, np.minimum(sds, PLAUSIBLE_SD))
     return replace(approximation, distance=np.minimum(sds, LARGEST_COEFFICIENT))
@@ -211,5 +212,5 @@ MODEL = Model(
     prior=prior,
     rows=lambda _: Poisson(),
     response=lambda _: COUNT,
-    group_sd=one,
+    group_sd=unit_of_predictors,
 )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, is_number, near
-from dpmcmc.base.names import LOG_SIGMA
+from dpmcmc.base.names import LOG_SCALES
 from dpmcmc.formula import cuts
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.spec import ModelSpec, NormalPrior, Prior
@@ -28,8 +28,10 @@ SMALLEST_SD, LARGEST_SD = 1e-3, 1e6  # sd of one prior for all coefficients
 MOST_DEFAULT_SDS = 1e6  # from what applies by default, in its sds; of an sd, times that by default
 
 
-def given(prior: Prior, names: Sequence[str], default: Normals, same: int | None = None) -> Normals:
-    """Return mean and sd (d,) of the normal priors, `default` where none is given.
+def normal_priors(
+    prior: Prior, names: Sequence[str], default: Normals, same: int | None = None
+) -> Normals:
+    """Return means and sds (d,) of the normal priors, `default` where the job names none.
 
     same: how many of the parameters one prior for all is of; the others keep the default.
     """
@@ -49,15 +51,14 @@ def given(prior: Prior, names: Sequence[str], default: Normals, same: int | None
 
 
 def unwritten(own: NormalPrior | str, name: str) -> NormalPrior:
-    """Return a prior that is no text: see in_design."""
+    """Return a prior as a record; raise where it is still text that `in_design` has not parsed."""
     if isinstance(own, str):
         raise SpecError(pointer_to(name), "is in the units of a column: resolve the model first")
     return own
 
 
 def in_design(design: Design, model: ModelSpec, names: Sequence[str]) -> ModelSpec:
-    """Return the model with priors that are written, such as "normal(0, 0.02)", as those of the
-    design's coefficients. names: of parameters. Raises SpecError."""
+    """Return the model with priors in text, such as "normal(0, 0.02)", as NormalPrior records."""
     if not isinstance(model.prior, dict):
         return model
     prior: dict[str, NormalPrior | str] = {}
@@ -72,16 +73,15 @@ def in_design(design: Design, model: ModelSpec, names: Sequence[str]) -> ModelSp
 
 
 def column_unit(design: Design, names: Sequence[str], name: str, pointer: str) -> float:
-    """Return what a standardised parameter is times in the units of the columns.
+    """Return the unit of a standardised coefficient, in units of the columns.
 
     Raises SpecError where there is no such parameter, or one in those units is a sum of several
     standardised ones, as an intercept is.
     """
     if name not in names:
         raise SpecError(pointer, f"no such parameter; there are {', '.join(names)}")
-    grouped = () if design.grouping is None else design.grouping.parameters
-    if name in grouped or name == LOG_SIGMA:
-        return 1.0
+    if name in design.beside_families or name in LOG_SCALES:
+        return design.slope_unit if name in design.of_slopes else 1.0
     between = cuts.count(design, names)
     k = max(names.index(name) - max(between - 1, 0), 0) % len(design.parameters)
     weights = {j: weight for row, j, weight in design.mixing if row == k and weight}
@@ -92,7 +92,7 @@ def column_unit(design: Design, names: Sequence[str], name: str, pointer: str) -
 
 
 def _written(text: str, pointer: str) -> dict[str, float]:
-    """Return the numbers of a normal prior that is written. Raises SpecError."""
+    """Return mean and sd of a prior in text. Raises SpecError where it is not normal(mean, sd)."""
     kind, numbers = read_prior(text, pointer)
     if kind != "normal" or set(numbers) - {"loc", "scale"}:
         raise SpecError(pointer, LATER)
@@ -104,7 +104,7 @@ def _written(text: str, pointer: str) -> dict[str, float]:
 
 
 def usual(count: int) -> Normals:
-    """Return Normal(0, 2.5) for each coefficient."""
+    """Return the default prior Normal(0, 2.5) for each of `count` coefficients."""
     return np.zeros(count), np.full(count, DEFAULT_SCALE)
 
 
@@ -117,7 +117,7 @@ def pointer_to(name: str) -> str:
 def resolved(
     model: ModelSpec, names: Sequence[str], normals: Callable[[ModelSpec], Normals]
 ) -> ModelSpec:
-    """Return the model with nothing of its prior left open. Raises SpecError.
+    """Return the model with every coefficient's prior filled in. Raises SpecError.
 
     normals: what applies to a model.
     """
@@ -135,7 +135,7 @@ def resolved(
 
 
 def _check_far(named: dict[str, NormalPrior | str], names: Sequence[str], default: Normals) -> None:
-    """Refuse what arithmetic in units of the default would lose."""
+    """Refuse priors so far from the default that double precision would lose digits."""
     for name, asked in named.items():
         own = unwritten(asked, name)
         mean, sd = (float(part[names.index(name)]) for part in default)
@@ -148,7 +148,7 @@ def _check_far(named: dict[str, NormalPrior | str], names: Sequence[str], defaul
 
 
 def check_numbers(prior: Prior) -> None:
-    """Refuse what is no prior, and numbers that are none, before anything is known of a design."""
+    """Refuse priors that are not finite or not positive, before the design is known."""
     if prior is None:
         return
     if isinstance(prior, NormalPrior):
@@ -172,6 +172,7 @@ def check_numbers(prior: Prior) -> None:
 
 
 def _check_one(prior: NormalPrior, at: str, least: float, most: float) -> None:
+    """Refuse one prior whose mean or sd is out of range."""
     kind = getattr(prior, "kind", "normal")
     if not isinstance(kind, str) or kind != "normal":
         raise SpecError(f"{at}/kind", LATER)

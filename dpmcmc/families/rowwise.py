@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class TwoThreads:
-    """This thread, and a second one that is started when it is first needed."""
+    """Two threads: the caller's, and a second one that starts when first needed."""
 
     def __init__(self) -> None:
         self._helper: ThreadPoolExecutor | None = None
@@ -41,7 +41,7 @@ class TwoThreads:
         turns: int,
         size: int,
     ) -> T:
-        """Return what work(shared, some) makes of some = fresh(), by two threads if it is much.
+        """Return work(shared, partial) over all blocks, by two threads where `numbers` is large.
 
         numbers: that one sum reads. turns, size: how many sums over all rows are taken, of how many
         numbers each; kernels.threads.part_taken shares them out. Each thread does everything but
@@ -58,6 +58,7 @@ class TwoThreads:
         return mine
 
     def _second(self) -> ThreadPoolExecutor:
+        """Return the pool with the second thread, started at the first call."""
         from dpmcmc.kernels.subnormals import flush
 
         if self._helper is None:
@@ -71,7 +72,7 @@ Singles = NDArray[np.float32]
 
 
 def term_grid(bound: float, rows: int, digits: int) -> float:
-    """Return the power of two on which `rows` terms of at most this size add up exactly.
+    """Return a power of two: multiples of it, up to `bound`, are added exactly over `rows` rows.
 
     A term has so many digits, or fewer.
     """
@@ -80,7 +81,7 @@ def term_grid(bound: float, rows: int, digits: int) -> float:
 
 
 def halved(x: Floats) -> Singles:
-    """Return x in half of the memory, towards zero, so that no bound of a row is left.
+    """Return x in single precision, rounded towards zero so that no bound of a row is exceeded.
 
     A fixed map of each row. It moves a coefficient by about one part in 2^24 of the column's range
     over its spread, and a sum is as fast as its rows come from memory.
@@ -93,7 +94,7 @@ def halved(x: Floats) -> Singles:
 
 
 def without_traces(x: Singles, max_row_norm: float) -> Singles:
-    """Return x with 0 for what is too small to matter: its products would be subnormal numbers.
+    """Return x with tiny entries set to 0, so that no product is a subnormal number.
 
     Towards zero, a fixed map of each row, and as fast whatever the rows are. For libraries whose
     threads are not ours; ours flush such numbers, see dpmcmc.kernels.subnormals.
@@ -107,7 +108,7 @@ def blocked(column: NDArray[Any], size: int) -> NDArray[Any]:
 
 
 def on_lines(rows: int, width: int) -> Singles:
-    """Return zeros (rows, width) that begin where a line of memory does."""
+    """Return zeros (rows, width) aligned to cache lines."""
     size = 4 * rows * width
     room = np.zeros(size + 64, np.uint8)
     skipped = -room.ctypes.data % 64
@@ -121,7 +122,7 @@ NO_SIGNS, NOWHERE = np.empty((0, 0), np.int64), np.empty((0, 0))
 
 
 def clip_of(spec: JobSpec) -> tuple[float, float, float]:
-    """Return bound, slope and width that row ratios are clipped to: see kernels.intervals."""
+    """Return bound, slope and width of the clip of row log ratios: see kernels.intervals."""
     options, slope = spec.sampler, spec.model.options.ratio_slope
     bound, width = options.clip_bound, getattr(options, "clip_width", None)
     bound, slope, width = (math.inf if clip is None else clip for clip in (bound, slope, width))
@@ -194,6 +195,7 @@ class RowTarget:
         arguments = move, ends, self._modes, self._move, self._state, cells, self._half
 
         def add_up(shared: tuple[Any, ...], totals: NDArray[np.int64]) -> None:
+            """Add one block's clipped row ratios to the totals."""
             self._penalty.ratio_totals(self._rows(), arguments, shared, 0, totals)
 
         totals = self._threads.run(
@@ -231,11 +233,11 @@ class RowTarget:
         self.refresh()
         return draws
 
-    def cut(self, steep: Floats) -> None:
-        """Cut intervals of row ratios of a move by delta to width 2 |delta @ steep| from now on."""
+    def narrow_clip(self, steep: Floats) -> None:
+        """Clip row log-likelihood ratios of a move delta to width 2 |delta @ steep| from now on."""
         self._steep = steep
 
-    def spread(self, root: Floats | None) -> tuple[Floats, float]:
+    def use_coordinates(self, root: Floats | None) -> tuple[Floats, float]:
         """Take and clip gradients in coordinates root (d, d) from now on.
 
         Returns (back (d, d), factor). The log sd of a linear model keeps its coordinate; each
@@ -280,6 +282,7 @@ class RowTarget:
         arguments = norm, precision, ends, short, scale
 
         def add_up(shared: tuple[Any, ...], totals: NDArray[np.int64]) -> None:
+            """Add one block's clipped scores to the totals."""
             self._hmc.gradient_totals(self._rows(seen=True), arguments, shared, 0, totals)
 
         shape = positions.shape
@@ -344,7 +347,7 @@ class RowTarget:
         return draws
 
     def table(self) -> Singles:
-        """Return the rows (n, width) for who reads few of them: columns, response, zeros.
+        """Return the rows as one array (n, width), padded with zeros, for readers of single rows.
 
         Columns as they are, the response, where there is one, as a sum of two. A row lies on as
         few lines of memory as it can.
@@ -417,7 +420,7 @@ class RowTarget:
         return prepared
 
     def _scores(self, clip: float, d: int) -> tuple[tuple[Any, ...], float, float]:
-        """Return the arguments of the gradient kernels, the size of a cell, and the L2 sensitivity.
+        """Return the gradient kernels' arguments, the size of a grid cell, and the L2 sensitivity.
 
         (norm, precision, columns_back, clip, scale), as hmc_steps.leapfrog takes them. d: entries
         of a gradient.

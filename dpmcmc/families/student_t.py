@@ -1,4 +1,4 @@
-"""Student-t regression of a number: residuals with long tails, which a normal law has no room for.
+"""Student-t regression of a number, for residuals with longer tails than normal ones.
 
 A response is x^T beta + sigma T, T of Student's t distribution with options.degrees_of_freedom,
 which are given (4 where they are not) and never estimated: fewer for longer tails; with 30
@@ -29,7 +29,7 @@ LARGEST_SCALE_SCORE = 6.0  # on the way to the mode, where residuals are yet far
 
 
 def check(design: Design, model: ModelSpec) -> None:
-    """Refuse a response that is not a number, and degrees of freedom that are none."""
+    """Refuse a response that is not a number, and invalid degrees of freedom."""
     check_measured(number_response(design, "Student-t regression"))
     degrees = degrees_of(model.options)
     if not is_number(degrees) or not FEWEST <= degrees <= MOST:
@@ -57,7 +57,7 @@ class StudentT:
         self.normal_scale = float(stdtrit(n, MIDDLE) / ndtri(MIDDLE))
 
     def longest(self, squares: Floats) -> Floats:
-        """Return the longest score of a row: see ScaleFamily. Its square is a parabola in q."""
+        """Return the norm of the longest score of a row: see ScaleFamily."""
         n, (location, scale) = self.degrees, squares
         bend = (n + 1.0) ** 2 * (scale - location / n)
         rise = (n + 1.0) ** 2 / n * location - 2.0 * n * (n + 1.0) * scale
@@ -66,7 +66,7 @@ class StudentT:
         return np.asarray(np.sqrt(np.max(ends, axis=0)))
 
     def terms(self, y: Floats, at: Evaluation) -> Terms:
-        """Return psi, its slope and its variance, each of a row's predictor and log scale."""
+        """Return psi, its slope and its variance, for the predictor and log scale of each row."""
         n, sd = self.degrees, np.exp(at.eta[1])
         z = (y - at.eta[0]) / sd
         q = n / (n + z * z)
@@ -86,7 +86,7 @@ class StudentT:
         return Terms(w * psi, np.sqrt(w) * root, w * root, np.zeros_like(y))
 
     def _observed(self, z: Floats, q: Floats, lengths: Floats) -> tuple[Floats, Floats]:
-        """Return roots of the positive and of the negative part of minus the slope of psi.
+        """Return roots of the positive and the negative part of the observed information.
 
         At a scale of 1, of single rows, which holds whatever the law of residuals is. Parts are
         those in the coordinates of the release, by lengths (2, m).
@@ -105,7 +105,7 @@ class StudentT:
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
-    """Return the guess of linear regression, with the information of a row under this law."""
+    """Return the expected posterior of linear regression, with a t residual's information."""
     known, family = linear.guess(design, spec), of(spec.model.options)
     prior = np.diag(linear.LinearForm(design, spec).prior_precision)
     rows, (location, scale) = known.precision - prior, family.information
@@ -116,12 +116,12 @@ def guess(design: Design, spec: JobSpec) -> Guess:
 
 
 def of(options: ModelOptions) -> StudentT:
-    """Return what a release reads."""
+    """Return the family of scores with the job's degrees of freedom."""
     return StudentT(degrees_of(options))
 
 
 def response(options: ModelOptions) -> Response:
-    """Return how new responses are drawn."""
+    """Return how new responses are simulated."""
     degrees = degrees_of(options)
     return number_by(lambda share: stdtrit(degrees, share))
 

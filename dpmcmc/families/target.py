@@ -1,4 +1,4 @@
-"""What samplers and releases need of a model with opened rows, in small protocols.
+"""Protocols of a model with opened rows, as samplers and releases use it.
 
 Of all that is returned here only the draws of a walk are released; callers add noise to everything
 else. All sensitivities are for replace-one, depend only on public facts and positions, and are the
@@ -68,7 +68,7 @@ class Trajectories(NamedTuple):
 
 
 class PublicRows(Protocol):
-    """What is public of the rows: how many they are, and the power of the likelihood."""
+    """Public facts of the rows: their number, and the power of the likelihood."""
 
     @property
     def rows(self) -> int:
@@ -80,14 +80,14 @@ class PublicRows(Protocol):
 
 
 class Places(PublicRows, Protocol):
-    """Chains at positions, and what a move of them may change."""
+    """Positions of chains, and the sensitivities of their moves."""
 
     @property
     def position(self) -> Floats:
-        """Current positions, (chain, d). Write into it only before `refresh`."""
+        """Return the current positions (chain, d). Write into it only before `refresh`."""
 
     def widths(self, here: Floats, deltas: Floats, alone: bool = False) -> Floats:
-        """Return (m,) sensitivities of moves (m, d), which touches no row.
+        """Return sensitivities (m,) of moves (m, d), computed without any row.
 
         here: (d,) or (m, d), from where. alone: move k is of coefficient k alone.
         Without the allowance for rounding.
@@ -95,7 +95,7 @@ class Places(PublicRows, Protocol):
 
 
 class Ratios(Places, Protocol):
-    """Log likelihood ratios of all rows.
+    """Sums of log likelihood ratios over all rows.
 
     A step is decided from their tempered sum, the most that one replaced row can change it by, and
     the log prior ratio.
@@ -137,19 +137,19 @@ class Priors(Protocol):
 
 
 class Scores(PublicRows, Priors, Protocol):
-    """Gradients of the log likelihood, and how many rows stand behind them."""
+    """Gradients of the log likelihood, and the number of rows behind them."""
 
     @property
     def position(self) -> Floats:
-        """Current positions, (chain, d). Write into it only before `refresh`."""
+        """Return the current positions (chain, d). Write into it only before `refresh`."""
 
     @property
     def gaps(self) -> bool:
-        """Whether rows may be left out for missing values: public."""
+        """Return whether rows may be left out for missing values: public."""
 
     @property
     def complete(self) -> int:
-        """Number of rows that are not left out. Private. For models of rows N(mean, 1) alone."""
+        """Return the number of complete rows. Private. For models of rows N(mean, 1) alone."""
 
     def gradient(self, positions: Floats, clip: float) -> tuple[Floats, float]:
         """Return (sums (chain, d), L2 sensitivity): tempered score at positions (chain, d).
@@ -160,11 +160,11 @@ class Scores(PublicRows, Priors, Protocol):
 
 
 class Gradients(Scores, Places, Protocol):
-    """Gradients along trajectories, and the public curvature that they are measured by."""
+    """Gradients along trajectories, and the public bounds on the information behind them."""
 
     @property
     def bounded(self) -> bool:
-        """Whether the declared bounds alone hold the gradients of rows."""
+        """Return whether the declared bounds alone limit the gradients of rows."""
 
     def information_scale(self, positions: Floats, moments: Floats | None) -> tuple[Floats, Floats]:
         """Return (information (chain, d), gradients (chain,)) over what was planned; see Form.
@@ -172,16 +172,16 @@ class Gradients(Scores, Places, Protocol):
         Of what it is given and of public facts; of no row.
         """
 
-    def spread(self, root: Floats | None) -> tuple[Floats, float]:
-        """From now on take and clip gradients in coordinates in which the posterior is round.
+    def use_coordinates(self, root: Floats | None) -> tuple[Floats, float]:
+        """Take and clip gradients, from now on, in coordinates in which the posterior is round.
 
         root: (d, d), root @ root.T is its covariance, released; None: in those of positions.
         Returns (back, factor): what `gradient` returns, times back (d, d) from the right, is in the
         coordinates of positions; a row's gradient is typically so many times as long as it was.
         """
 
-    def cut(self, steep: Floats) -> None:
-        """From now on cut the interval of row ratios of a move by delta (d,).
+    def narrow_clip(self, steep: Floats) -> None:
+        """Clip the row ratios of a move by delta (d,), from now on, to a width linear in delta.
 
         To a width of 2 |delta @ steep|, steep (d, d), where the declared bounds allow more, the
         further end first.

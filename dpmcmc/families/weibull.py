@@ -24,7 +24,7 @@ from dpmcmc.families.exponential import USUAL_EVENTS, number_of
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.linear import SIGMAS_IN_RANGE
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
-from dpmcmc.families.priors import DEFAULT_SCALE, Normals, given, usual
+from dpmcmc.families.priors import DEFAULT_SCALE, Normals, normal_priors, usual
 from dpmcmc.families.scores.base import (
     TINY,
     UNCUT,
@@ -63,11 +63,11 @@ class Weibull:
     normal_scale = math.sqrt(VARIANCE_OF_LOG)
 
     def longest(self, squares: Floats) -> Floats:
-        """Return infinity: see ScaleFamily. A score grows with the time."""
+        """Return infinity: a score grows with the time without bound (see ScaleFamily)."""
         return np.full(squares.shape[1], np.inf)
 
     def farthest(self, inner: Floats, ends: tuple[float, float], sd: float) -> float:
-        """Return the longest score of a time between two ends: see SkewedFamily."""
+        """Return the norm of the longest score of a time between two ends: see SkewedFamily."""
         low, high = np.clip(ends, -FARTHEST_LOG, FARTHEST_LOG)
         z, ended = np.linspace(low, high, TRIED)[:, None], np.array([0.0, 1.0])
         off = np.exp(z) - ended
@@ -75,7 +75,7 @@ class Weibull:
         return float(np.sqrt(np.einsum("kzd,kj,jzd->zd", psi, inner, psi).max()))
 
     def terms(self, y: Floats, at: Evaluation) -> Terms:
-        """Return psi, its slope and its variance, each of a row's predictor and log scale.
+        """Return psi, its slope and its variance, for the predictor and log scale of each row.
 
         y: (m, 2) logs of times, and 1 where an event ended them; (m,) of events alone. The slope is
         that at the mode, where scores add up to 0: u (1 / sigma, z) (1 / sigma, z)^T, and d more in
@@ -101,18 +101,18 @@ class Weibull:
 
 
 def check(design: Design, _: ModelSpec) -> None:
-    """Refuse times that may be zero or less, and events that are no yes or no."""
+    """Refuse times that may be zero or negative, and events that are not binary."""
     number_of(design)
 
 
 def unit_of(design: Design, _: ModelSpec) -> float:
-    """Return what positions are measured in: an eighth of the logs that times can have."""
+    """Return the unit of positions: an eighth of the range of log times."""
     time = number_of(design)
     return (math.log(time.upper) - math.log(time.lower)) / SIGMAS_IN_RANGE
 
 
 def prior(design: Design, model: ModelSpec) -> Normals:
-    """Return the priors that apply. The log of a time is guessed from its bounds."""
+    """Return the priors; the default of the log time is centred by its bounds."""
     time, names, d = number_of(design), linear.parameters(design, model), len(design.parameters)
     means, sds = usual(len(names))
     if INTERCEPT in names:
@@ -120,7 +120,7 @@ def prior(design: Design, model: ModelSpec) -> Normals:
         means[k] = log_middle(time) - design.middle_offset
         sds[k] = max(2.0 * DEFAULT_SCALE, 0.25 * width)
     sds[d:] = LOG_SIGMA_SD
-    return given(model.prior, names, (means, sds), same=d)
+    return normal_priors(model.prior, names, (means, sds), same=d)
 
 
 class WeibullForm(DesignForm):
@@ -139,7 +139,7 @@ class WeibullForm(DesignForm):
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:
-    """Return the guess of a sigma of 1, where half of the rows have an event."""
+    """Return the posterior expected at sigma = 1, where half of the rows have an event."""
     form, tempering = WeibullForm(design, spec), spec.model.tempering or 1.0
     unit, most = unit_of(design, spec.model), tempering * exponential.MOST_HAZARD
     d, precision = len(design.parameters), np.diag(form.prior_precision)
@@ -156,12 +156,12 @@ def guess(design: Design, spec: JobSpec) -> Guess:
 
 
 def release(design: Design, spec: JobSpec, positions: Floats) -> Floats:
-    """Return positions (..., d) in logs of times."""
+    """Return positions as parameters (..., d) of log times."""
     return linear.in_units(positions, unit_of(design, spec.model), len(design.parameters))
 
 
 def mean_over(sigma: Floats) -> Floats:
-    """Return what the mean time is times that at which three in eight rows are left."""
+    """Return the mean time over the time scale exp(eta): Gamma(1 + sigma)."""
     return np.asarray(gamma(1.0 + np.minimum(sigma, MOST_SIGMA)))
 
 

@@ -1,4 +1,4 @@
-"""A privacy budget for rows of one's own: the library's ledger of one dataset, and its file.
+"""The privacy budget of a dataset in the library, and the file that keeps it.
 
 It composes as the service does: fully adaptively, by the same filter (docs/proofs/filter.md).
 """
@@ -68,12 +68,12 @@ class BudgetExhaustedError(ValueError):
 
 
 class _LaterVersionError(ValueError):
-    """A budget's file that this version cannot read, and that is whole all the same."""
+    """A budget file of a later version of dpmcmc, which this version cannot read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """What all calls together have taken, and of that what was given back. Neither ever falls."""
+    """Running totals of what calls have taken and returned. Neither ever decreases."""
 
     taken: FilterState
     calls: int
@@ -82,7 +82,7 @@ class _Spent:
 
     @property
     def state(self) -> FilterState:
-        """What is spent."""
+        """The costs spent: taken minus returned."""
         if not self.returned:
             return self.taken
         sums = tuple(map(sub, self.taken.sums, self.returned))
@@ -90,13 +90,13 @@ class _Spent:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """All running totals: of what was taken, and of what was returned. None ever falls."""
+        """All running totals, which never decrease: taken, then returned."""
         returned = self.returned or (0,) * len(self.taken.sums)
         return (*self.taken.sums, *self.taken.unbounded, *returned)
 
 
 class Taken:
-    """What `Budget.take` took for one call: `return_rest` of that budget takes it once.
+    """A payment that `Budget.take` made; `return_rest` of that budget accepts it once.
 
     It cannot be copied, and serves the process that made it: a copy, as a fork makes one too, would
     give the same rest back again.
@@ -110,16 +110,16 @@ class Taken:
 
     @property
     def event(self) -> Event:
-        """What was paid for."""
+        """The event that was paid for."""
         return self.__event
 
     def check(self, budget: "Budget") -> None:
-        """Raise ValueError where another budget or another process took it."""
+        """Raise ValueError unless this budget, in this process, made the payment."""
         if self.__budget is not budget or self.__process != os.getpid():
             raise ValueError("this was taken from another budget, or in another process")
 
     def use(self) -> None:
-        """Mark it as used. Raises ValueError where it was before."""
+        """Mark the payment as used. Raises ValueError where it already was."""
         try:
             self.__unused.pop()
         except IndexError:
@@ -197,7 +197,7 @@ class Budget:
 
     @classmethod
     def load(cls, path: "str | os.PathLike[str]") -> "Budget":
-        """Return the budget that a file keeps: what it takes is written there.
+        """Return the budget of a file; its spending is written there.
 
         Raises OSError where there is no such file, ValueError where it keeps no budget or is
         damaged.
@@ -208,7 +208,7 @@ class Budget:
         return cls(terms.epsilon, terms.delta, terms.failure_weight, path=file)
 
     def save(self, path: "str | os.PathLike[str]") -> None:
-        """Keep the budget in a new file from now on, for `load` in this process or another one.
+        """Save the budget to a new file, which keeps it from now on: see `load`.
 
         Raises FileExistsError where the file is there, ValueError where the budget has another
         file: two files would be two budgets.
@@ -224,22 +224,22 @@ class Budget:
 
     @property
     def epsilon(self) -> float:
-        """Of all calls together."""
+        """Epsilon of all calls together."""
         return self._terms.epsilon
 
     @property
     def delta(self) -> float:
-        """Of all calls together."""
+        """Delta of all calls together."""
         return self._terms.delta
 
     @property
     def failure_share(self) -> float:
-        """The share of delta that is kept for releases of medians and maxima."""
+        """The share of delta reserved for releases of medians and maxima."""
         return self._terms.failure_weight
 
     @property
     def calls(self) -> int:
-        """How many calls have taken something."""
+        """Number of calls that have spent budget."""
         return self._now().calls
 
     @property
@@ -254,16 +254,16 @@ class Budget:
 
     @property
     def remaining_pure(self) -> float:
-        """Largest pure epsilon, of Laplace noise or randomised response, that still fits."""
+        """Largest pure epsilon, of Laplace noise or randomised response, still accepted."""
         return remaining_pure_epsilon(self._terms, self._now().state)
 
     @property
     def remaining_failure(self) -> float:
-        """What is left of the share of delta for releases of medians and maxima, which may fail."""
+        """Remaining share of delta for releases of medians and maxima."""
         return failure_left(self._terms, self._now().state)
 
     def take(self, event: Event, unit: str = ROW) -> Taken:
-        """Take what an event costs. What is returned stands for it in `return_rest`.
+        """Spend what an event costs. Returns the payment, for `return_rest`.
 
         unit: whom the event protects, `Schema.unit`. Raises BudgetExhaustedError where it does not
         fit, ValueError where the budget's calls so far protect another unit; then nothing is taken.
@@ -284,7 +284,7 @@ class Budget:
         raise self._exhausted(before.state, cost)
 
     def return_rest(self, taken: Taken, drawn: Event) -> None:
-        """Give back what a call that stopped early took beyond what it drew.
+        """Return to the budget what a call that stopped early did not draw.
 
         taken: by this budget for the call. drawn: how its event began, and nothing else happened to
         the rows. Raises ValueError where it did not begin so, where another budget took it, or for
@@ -303,7 +303,7 @@ class Budget:
             self._keep(replace(before, returned=returned))
 
     def _exhausted(self, state: FilterState, cost: EntryCost) -> BudgetExhaustedError:
-        """Return why a cost does not fit."""
+        """Return the error for a cost that does not fit."""
         alone = FilterState.empty(self._terms).add(cost)
         requested = spent_epsilon(self._terms, alone)
         remaining, why = remaining_for(self._terms, state, cost), ""
@@ -319,7 +319,7 @@ class Budget:
         return BudgetExhaustedError(requested, remaining, self.delta, why)
 
     def _check_process(self) -> None:
-        """Refuse to spend in a forked process what its parent may spend as well.
+        """Refuse to spend in a forked process, which would share its parent's budget.
 
         Of a budget in a file the lock is made anew there: a thread that held it was not forked.
         """
@@ -335,7 +335,7 @@ class Budget:
 
     @contextmanager
     def _newest(self) -> Iterator[_Spent]:
-        """Give what is spent by now, and let no other process spend meanwhile."""
+        """Yield the current totals, holding the lock against other processes."""
         if self._file is None:
             yield self._spent
             return
@@ -343,7 +343,7 @@ class Budget:
             yield self._read_file()
 
     def _read_file(self) -> _Spent:
-        """Return what the file says. Raises ValueError where it says less than before."""
+        """Return the file's totals. Raises ValueError where they have decreased."""
         if self._file is None:
             return self._spent
         known = self._spent  # first: meanwhile a thread may spend, and the file only says more
@@ -354,11 +354,13 @@ class Budget:
         return read
 
     def _keep(self, spent: _Spent) -> None:
+        """Store the totals, in the file if there is one."""
         if self._file is not None:
             _replace(self._file, self._terms, spent)
         self._spent = spent
 
     def _now(self) -> _Spent:
+        """Return the current totals."""
         return self._spent if self._file is None else self._read_file()
 
     def __reduce_ex__(self, _: object) -> Any:
@@ -370,7 +372,7 @@ class Budget:
         return Budget.load, (str(self._file),)
 
     def __str__(self) -> str:
-        """Say what is spent and left."""
+        """Return a text with the spent and remaining budget."""
         now = self._now()
         calls = "1 call" if now.calls == 1 else f"{now.calls} calls"
         return (
@@ -380,11 +382,12 @@ class Budget:
         )
 
     def _room(self, state: FilterState) -> str:
-        """Say which call still fits; its number is rounded down, so that it does."""
+        """Return a text with the largest call that still fits, rounded down."""
         no_failure = self.failure_share and not failure_left(self._terms, state)
         return self._largest(state) + (", no median or maximum does" if no_failure else "")
 
     def _largest(self, state: FilterState) -> str:
+        """Return the largest call that fits, in words."""
         gaussian = remaining_epsilon(self._terms, state)
         pure = remaining_pure_epsilon(self._terms, state)
         if max(gaussian, pure) < LEAST_ASKED:
@@ -400,7 +403,7 @@ class Budget:
 
 
 def _terms_of(epsilon: object, delta: object, failure_share: object) -> FilterTerms:
-    """Return the promise. Raises ValueError on what is none."""
+    """Return the filter terms of a budget. Raises ValueError on invalid ones."""
     numbers = []
     for name, value in (("epsilon", epsilon), ("delta", delta), ("failure_share", failure_share)):
         if not isinstance(value, Real) or isinstance(value, bool):
@@ -417,7 +420,7 @@ def _terms_of(epsilon: object, delta: object, failure_share: object) -> FilterTe
 
 
 def _checked_path(path: object) -> Path:
-    """Return the one name of a file: a symbolic link stands for what it leads to."""
+    """Return the path with symbolic links resolved, so that a file has one name."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError("the path of a file is needed, such as 'budget.json'")
     if fcntl is None:
@@ -430,7 +433,7 @@ def _checked_path(path: object) -> Path:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Hold a budget's file while it is read and replaced: one process and one thread at a time."""
+    """Lock a budget's file while it is read and replaced, by one thread of one process."""
     while True:
         with file.open("rb") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
@@ -443,7 +446,7 @@ def _locked(file: Path) -> Iterator[None]:
 
 
 def _is_still(file: Path, held: int) -> bool:
-    """Whether what was opened was not replaced before it was held.
+    """Return whether an open file is still the one at this path.
 
     Raises ValueError where it has another name, which would keep what is spent by now for good.
     """
@@ -462,7 +465,7 @@ def _is_still(file: Path, held: int) -> bool:
 
 
 def _read(file: Path) -> tuple[FilterTerms, _Spent]:
-    """Return what a file keeps. Raises ValueError where it keeps no budget or is damaged."""
+    """Return the terms and totals of a file. Raises ValueError where it is no intact budget."""
     try:
         facts = json.loads(file.read_text("utf-8"))
         checksum = facts.pop("checksum")
@@ -497,15 +500,17 @@ def _read(file: Path) -> tuple[FilterTerms, _Spent]:
 
 
 def _named(unit: str) -> str:
+    """Return the unit in words, for an error."""
     return "a row" if unit == ROW else f"a person ({unit})"
 
 
 def _checksum(facts: dict[str, Any]) -> str:
+    """Return the checksum of a file's facts."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _written(file: Path, terms: FilterTerms, spent: _Spent) -> Path:
-    """Return a new file beside a budget's, which holds these facts for good."""
+    """Return a new, synced file beside the budget's, with these facts."""
     facts = {
         "epsilon": terms.epsilon,
         "delta": terms.delta,
@@ -540,7 +545,7 @@ def _written(file: Path, terms: FilterTerms, spent: _Spent) -> Path:
 
 
 def _create(file: Path, terms: FilterTerms, spent: _Spent) -> None:
-    """Write the file of a budget. Raises FileExistsError where there is one, and OSError."""
+    """Write a new budget file. Raises FileExistsError where one exists, or OSError."""
     if file.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
     made = _written(file, terms, spent)
@@ -557,7 +562,7 @@ def _create(file: Path, terms: FilterTerms, spent: _Spent) -> None:
 
 
 def _replace(file: Path, terms: FilterTerms, spent: _Spent) -> None:
-    """Put new facts in the place of the old, in whole or not at all; the file is held."""
+    """Replace the facts in a locked file atomically."""
     made = _written(file, terms, spent)
     try:
         made.chmod(file.stat().st_mode & 0o777)
@@ -569,6 +574,7 @@ def _replace(file: Path, terms: FilterTerms, spent: _Spent) -> None:
 
 
 def _sync_folder(file: Path) -> None:
+    """Sync the folder of a file, so that a rename survives a crash."""
     folder = os.open(file.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -1,4 +1,4 @@
-"""A fit as one file: what was released of it, and the public facts that it is read by.
+"""A fit as one file: its released values, and the public facts needed to read them.
 
 The file is a zip archive of `fit.json` (schema, resolved job, plan, verdict, stored release) and
 `draws.npy`. Nothing in it is executed when it is read.
@@ -58,24 +58,25 @@ def read(path: Path) -> tuple[dict[str, Any], NDArray[np.float64]]:
 
 
 def no_fit(path: Path) -> ValueError:
-    """Return what is wrong with a file that holds something else, or too little."""
+    """Return the error for a file that is no fit, or an incomplete one."""
     return ValueError(
         f"{path} holds no fit, or a broken one: name a file that fit.save(path) wrote"
     )
 
 
 def _check_path(path: object) -> None:
+    """Raise TypeError unless it is a path."""
     if not isinstance(path, str | PathLike):
         raise TypeError("the path of a file is needed")
 
 
 def schema_of(stored: Mapping[str, Any]) -> Schema:
-    """Return the schema that asdict made this of."""
+    """Return the schema from the dictionary of its fields."""
     return dacite.from_dict(Schema, stored, READ)
 
 
 def spec_of(stored: Mapping[str, Any]) -> JobSpec:
-    """Return the job that asdict made this of."""
+    """Return the job from the dictionary of its fields."""
     sampler = stored["sampler"]
     options = ALGORITHMS[sampler["algorithm"]].options
     read = {**stored, "sampler": dacite.from_dict(options, sampler, READ)}
@@ -83,11 +84,11 @@ def spec_of(stored: Mapping[str, Any]) -> JobSpec:
 
 
 def plan_of(stored: Mapping[str, Any], spec: JobSpec, event: Event) -> Plan:
-    """Return the plan that asdict made this of, for this job and its event."""
+    """Return the plan from the dictionary of its fields, for this job and its event."""
     kept = {name: value for name, value in stored.items() if name != "spec"}
     return dacite.from_dict(Plan, {**kept, "spec": spec, "event": event}, READ)
 
 
 def verdict_of(stored: Mapping[str, Any]) -> Verdict:
-    """Return the verdict that asdict made this of."""
+    """Return the verdict from the dictionary of its fields."""
     return dacite.from_dict(Verdict, stored, READ)

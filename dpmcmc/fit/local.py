@@ -20,6 +20,8 @@ from dpmcmc.fit.budget import Budget, Taken
 from dpmcmc.fit.results import Result, judged, summary_and_verdict
 from dpmcmc.fit.run import run
 from dpmcmc.formula.design import make_design
+from dpmcmc.formula.parse import parse
+from dpmcmc.formula.variables import response_variable
 from dpmcmc.inputs.frames import batches_of, columns_of, is_missing, rows_of, type_of
 from dpmcmc.inputs.options import AlgorithmName, AlgorithmOptions, AutoOptions
 from dpmcmc.inputs.published import algorithm_of, family_by
@@ -63,7 +65,7 @@ WIDTH = 30
 
 
 def shown(blocks: Iterable[Any], steps: int, seconds: float, wanted: bool | None) -> Iterator[Any]:
-    """Yield blocks, whose values are (chain, draw, ...), and draw a bar on stderr meanwhile.
+    """Yield blocks of draws (chain, draw, ...), showing a progress bar on stderr.
 
     steps: draws of each chain in all. seconds: how long the run is expected to take. wanted: None
     where a bar is drawn on terminals alone, and for long runs alone.
@@ -81,6 +83,7 @@ def shown(blocks: Iterable[Any], steps: int, seconds: float, wanted: bool | None
 
 
 def _is_terminal() -> bool:
+    """Return whether stderr is a terminal."""
     try:
         return sys.stderr.isatty()
     except (AttributeError, OSError, ValueError):  # there is none, or it is closed
@@ -88,13 +91,14 @@ def _is_terminal() -> bool:
 
 
 def _tell(text: str) -> None:
-    """Write on stderr if that is possible: the run is paid for, and goes on where it is not."""
+    """Write to stderr, ignoring errors: the run is paid for and must continue."""
     with suppress(AttributeError, OSError, ValueError):
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
 def _bar(share: float, elapsed: float) -> str:
+    """Return the text of the progress bar."""
     full = round(WIDTH * share)
     left = elapsed * (1.0 / share - 1.0)
     return f"[{'#' * full}{'.' * (WIDTH - full)}] {share:4.0%}  {left:4.0f} s left"
@@ -103,6 +107,8 @@ def _bar(share: float, elapsed: float) -> str:
 SPOOLED_NUMBERS = 2**24  # 128 MiB, above which rows that come in batches are not held in memory
 DRAWS = ("normals", "uniforms", "integers", "words")  # what a source of randomness draws
 FORMULA = 'is needed, such as "y ~ age + sex"'
+# types whose equal values have the same category name; 1 and 1.0 as Decimal have not
+NAMED_ALIKE = (str, int, float, np.bool_, np.integer, np.floating, type(None))
 FAMILIES: dict[str, FamilyName] = {
     "date": "linear",
     "binary": "logistic",
@@ -314,7 +320,7 @@ def _planned(
     spend: Spend,
     whitening: object,
 ) -> tuple[JobSpec, Plan]:
-    """Return the job of a call as it was asked for, and its plan. Raises SpecError."""
+    """Return a call's job as given, and its plan. Raises SpecError."""
     spec = JobSpec(model=model, sampler=_options(sampler), privacy=privacy, spend=spend)
     spec, earlier = _with_whitening(spec, whitening)
     return spec, planned_job(schema, spec, earlier=earlier)
@@ -323,7 +329,7 @@ def _planned(
 def _model(
     schema: Schema, formula: object, family: str | None, prior: Prior, model: object
 ) -> ModelSpec:
-    """Return the model that a call names in parts or as a whole. Raises SpecError."""
+    """Return the model that a call gives as a whole or in parts. Raises SpecError."""
     if model is None:
         return modelled(schema, formula, family, prior)
     if not isinstance(model, ModelSpec):
@@ -335,7 +341,7 @@ def _model(
 
 
 def usual_delta(schema: Schema, budget: Budget | None) -> float:
-    """Return the delta of a call that names none: the budget's, or one that suits the rows."""
+    """Return the default delta: the budget's, or one that suits the number of rows."""
     return min(1e-6, 0.1 / max(schema.units, 1)) if budget is None else budget.delta
 
 
@@ -346,7 +352,7 @@ def check_accepted(accept_low_quality: object) -> None:
 
 
 def check_call(schema: object, budget: object, random: object, progress: object = None) -> Schema:
-    """Return the schema, before anything is planned. Raises SpecError on what is none of these."""
+    """Return the schema, after checking a call's arguments. Raises SpecError."""
     if not isinstance(schema, Schema):
         raise SpecError("/schema", "is needed: Schema.from_frame(data, bounds={...}) makes one")
     if budget is not None and not isinstance(budget, Budget):
@@ -368,6 +374,12 @@ def modelled(schema: Schema, formula: object, family: str | None, prior: Prior) 
     if asked is not None:
         return ModelSpec(family=asked, formula=formula, prior=prior)
     response = formula.partition("~")[0].strip()
+    if response:
+        token = parse(formula, tuple(column.name for column in schema.columns)).response
+        variable = None if token is None else response_variable(schema, token)
+        if variable is not None and variable.source is not None:
+            return ModelSpec(family="linear", formula=formula, prior=prior)
+        response = response if variable is None else variable.columns[0]
     for column in schema.columns:
         if column.name == response:
             if zero_to_one(column):
@@ -387,7 +399,7 @@ def _ran(
     progress: bool | None,
     random: RandomSource | None,
 ) -> tuple[Result, Event | None]:
-    """Run a job that is paid for. Returns what was drawn as well, if that is not all of it."""
+    """Run a paid job. Returns its result, and the drawn event if it stopped early."""
     design, white = make_design(schema, planned.spec.model.formula), None
     if whitening is not None and getattr(planned.spec.sampler, "paid", False):
         white = whitening.whitening(design)
@@ -408,19 +420,19 @@ def _ran(
 def owned(
     schema: Schema,
     data: object,
-    happens: Event,
+    paid_event: Event,
     delta: float,
     budget: Budget | None,
     read: Collection[str],
     *,
     streams: bool = True,
 ) -> tuple[Private[AnyRows], Permit, Taken | None]:
-    """Return rows of the caller's own, the permit that opens them for one event, and what was paid.
+    """Pay for an event on the caller's rows. Returns rows, permit, and payment if any.
 
     Arguments and errors are those of `checked_rows` and `paid_rows`.
     """
     checked = checked_rows(schema, data, delta, budget, read, streams=streams)
-    return paid_rows(checked, happens, budget, schema.unit)
+    return paid_rows(checked, paid_event, budget, schema.unit)
 
 
 def checked_rows(
@@ -433,7 +445,7 @@ def checked_rows(
     *,
     streams: bool = True,
 ) -> AnyRows:
-    """Return rows that suit the schema, with the columns that the call reads; nothing is paid.
+    """Return rows checked against the schema, with the columns that the call reads. Unpaid.
 
     data: as in `sample`. delta: of the call. read: names of columns, from the call alone. What the
     others hold is not looked at. yes_or_no: a formula whose response is to be 0 and 1 alone.
@@ -470,37 +482,37 @@ def _tables(
 
 
 def _with_yes_or_no(schema: Schema, formula: str, tables: Iterator[Table]) -> Iterator[Table]:
-    """Yield tables whose responses are yes or no. Raises ValueError."""
+    """Yield tables after checking that responses are binary. Raises ValueError."""
     for table in tables:
         _check_yes_or_no(schema, formula, table)
         yield table
 
 
 def paid_rows(
-    checked: AnyRows, happens: Event, budget: Budget | None, unit: str
+    checked: AnyRows, paid_event: Event, budget: Budget | None, unit: str
 ) -> tuple[Private[AnyRows], Permit, Taken | None]:
-    """Return checked rows, the permit that opens them for one event, and what was paid.
+    """Pay for an event on checked rows. Returns rows, permit, and payment if any.
 
     budget: pays; without one the cost is the caller's to account for. unit: whom the event
     protects. Raises BudgetExhaustedError where too little is left.
     """
-    taken = None if budget is None else budget.take(happens, unit)
+    taken = None if budget is None else budget.take(paid_event, unit)
     subject = str(uuid.uuid4())
-    permit = Permit(subject=subject, event_digest=digest(happens))
+    permit = Permit(subject=subject, event_digest=digest(paid_event))
     return Private(checked, subject=subject), permit, taken
 
 
-def dummy_rows(schema: Schema, happens: Event) -> tuple[Private[AnyRows], Permit]:
-    """Return as many rows as a schema has, made of it alone, and the permit that opens them.
+def dummy_rows(schema: Schema, paid_event: Event) -> tuple[Private[AnyRows], Permit]:
+    """Return simulated rows made from a schema alone, and the permit that opens them.
 
     The permit opens nothing else: no other rows have the identifier of these.
     """
     table = table_of(schema, cast("Any", schema.dummy_whole()))
-    return paid_rows(table, happens, None, schema.unit)[:2]
+    return paid_rows(table, paid_event, None, schema.unit)[:2]
 
 
 def _check_yes_or_no(schema: Schema, formula: str, table: Table) -> None:
-    """Refuse numbers between 0 and 1 as a response of yes and no. Raises ValueError."""
+    """Refuse fractional numbers as a binary response. Raises ValueError."""
     design = make_design(schema, formula)
     column = design.answer
     if not isinstance(column, NumberColumn):
@@ -512,7 +524,7 @@ def _check_yes_or_no(schema: Schema, formula: str, table: Table) -> None:
 
 
 def _with_whitening(spec: JobSpec, whitening: object) -> tuple[JobSpec, tuple[Earlier, ...]]:
-    """Return the job that names a release whose whitening it uses again, if any, and that release.
+    """Return the job with the release whose whitening it reuses, and that release, if any.
 
     Raises SpecError.
     """
@@ -530,7 +542,7 @@ def _with_whitening(spec: JobSpec, whitening: object) -> tuple[JobSpec, tuple[Ea
 
 
 def _options(sampler: AlgorithmOptions | str | None) -> AlgorithmOptions:
-    """Return the options of an algorithm that may be named, as here or as published.
+    """Return the options of an algorithm, given as record or as name.
 
     Raises SpecError.
     """
@@ -552,7 +564,7 @@ def table_of(
     data: Mapping[str, Sequence[object]] | Iterator[Mapping[str, Sequence[object]]],
     read: Collection[str] | None = None,
 ) -> Table:
-    """Return data, or batches of data, as a clamped table, by units where the schema has some.
+    """Return data, or batches of data, as a clamped table, grouped by units if any.
 
     read: the columns that the table has; all declared ones where left out. Raises ValueError on a
     missing column, value or category.
@@ -564,7 +576,8 @@ def table_of(
     for batch in (data,) if isinstance(data, Mapping) else data:
         if isinstance(unit, PrivacyUnit):
             names = unit_names(unit.column, batch)
-            joined = b"".join(digest_of(name, key) for name in names)
+            known = {name: digest_of(name, key) for name in set(names)}
+            joined = b"".join(map(known.__getitem__, names))
             digests.append(np.frombuffer(joined, np.uint8).reshape(len(names), -1))
             length = len(names)
         else:
@@ -587,7 +600,7 @@ def table_of(
 
 
 def _joined(parts: list[Any]) -> NDArray[Any]:
-    """Return one array of several; of one column after the other, so that one is there twice."""
+    """Return the concatenation, freeing each part once it is copied."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -678,24 +691,45 @@ def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float
 
 
 def _codes(column: CategoryColumn | BinaryColumn, values: Sequence[object]) -> NDArray[np.int32]:
-    """Return the places (rows,) of a column's values among its categories. Raises ValueError."""
+    """Return codes (rows,) of a column's values among its categories. Raises ValueError."""
     codes = {word: code for code, word in enumerate(column.categories)}
-    words = [None if is_missing(value) else word_of(value) for value in values]
+    keys, words = _words(values)
     if are_truth(column.categories):
         codes = {word.lower(): code for word, code in codes.items()}
-        words = [word if word is None else word.lower() for word in words]
-    lacking = words.count(None)
-    if lacking and not column.missing:
+        words = {key: word if word is None else word.lower() for key, word in words.items()}
+    names = set(words.values())
+    if None in names and not column.missing:
+        lacking = sum(words[key] is None for key in keys)
         remedy = (
             f"declare that values may be missing: missing={{{column.name!r}: True}}, or name them,"
             " and declare that name as a category"
         )
         raise ValueError(f"column {column.name!r} has missing values, {lacking} in all: {remedy}")
-    if not set(words) - {None} <= set(codes):
+    if not names - {None} <= set(codes):
         declared = ", ".join(column.categories[:12])
         if any(is_date(value) and not isinstance(value, str) for value in values):
             message = "has dates or times: write them as the words that are its categories"
             raise ValueError(f"column {column.name!r} {message}, {declared}")
         raise ValueError(f"column {column.name!r} has values outside its categories: {declared}")
-    none = len(codes)
-    return np.array([none if word is None else codes[word] for word in words], np.int32)
+    code_of = {key: len(codes) if word is None else codes[word] for key, word in words.items()}
+    return np.fromiter(map(code_of.__getitem__, keys), np.int32, len(keys))
+
+
+def _words(values: Sequence[object]) -> tuple[list[Any], dict[Any, str | None]]:
+    """Return a key of each value, and each key's category name, None where it is missing.
+
+    A million values are few different ones, which are named once. Keys have the type where there
+    are several: 1 and True have different names.
+    """
+    array = values if isinstance(values, np.ndarray) and values.dtype.kind in "Ubiu" else None
+    listed: list[Any] = list(values) if array is None else array.tolist()
+    types = set(map(type, listed))
+    keys: list[Any] = listed
+    if not all(issubclass(kind, NAMED_ALIKE) for kind in types):
+        keys = list(range(len(listed)))
+    elif len(types) > 1:
+        keys = list(zip(map(type, listed), listed, strict=True))
+    first = dict(zip(keys, listed, strict=True))
+    return keys, {
+        key: None if is_missing(value) else word_of(value) for key, value in first.items()
+    }

@@ -1,4 +1,4 @@
-"""What a job gave: draws, summaries and a verdict."""
+"""The result of a job: draws, summaries and a verdict."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from dpmcmc.fit import files
 from dpmcmc.fit.files import Path
 from dpmcmc.formula.design import Design, make_design
 from dpmcmc.inputs.frames import columns_of
-from dpmcmc.inputs.schema import Schema
+from dpmcmc.inputs.schema import NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.planner import Cost, Plan, cost_of, event
 from dpmcmc.posterior import plots
@@ -55,7 +55,7 @@ NOTES = 2  # of a verdict, in a representation
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a local run gave. Summaries and tables are in the units of the columns.
+    """The result of a local run. Summaries and tables are in the units of the columns.
 
     draws: (chain, draw, parameter), warm-up included, of the standardised design as they were
     sampled; `on` has them on either scale. verdict: whether they may be believed. release: what
@@ -90,11 +90,12 @@ class Result:
     @own_errors
     def __str__(self) -> str:
         """Return the verdict, in colour on a terminal, and the posterior."""
-        return self._told(sys.stdout.isatty())
+        return self._text(sys.stdout.isatty())
 
     __repr__ = __str__
 
-    def _told(self, colour: bool) -> str:
+    def _text(self, colour: bool) -> str:
+        """Return the text of the result, with or without colour."""
         known, notes = self.verdict, [f"note: {note.sentence}" for note in self.verdict.notes]
         lines = [
             shorten(self._model(), LINE),
@@ -109,12 +110,14 @@ class Result:
         return "\n".join([*lines, f"  and {left} more" if left > 0 else ""]).rstrip("\n")
 
     def _model(self) -> str:
+        """Return the model in words."""
         model, schema = self.plan.spec.model, self.design.schema
         counted, unit = schema.units, "person" if schema.unit != ROW else "row"
         family = model.family.replace("_", " ")
         return f"{model.formula}: {family}, {counted:,} {unit if counted == 1 else unit + 's'}"
 
     def _cost(self) -> str:
+        """Return the cost in words."""
         planned = f"{self.plan.cost.epsilon:.4g}"
         of = f" of up to {planned}" if self.plan.rounds else f" of {planned} that were planned"
         of = "" if self.drawn is None else of
@@ -123,7 +126,7 @@ class Result:
 
     @property
     def cost(self) -> Cost:
-        """What the run cost: of one that stopped early, what it drew. The owner keeps the account.
+        """The cost of the run; of one that stopped early, the cost of what it drew.
 
         `plan.cost` is what was planned.
         """
@@ -131,7 +134,7 @@ class Result:
 
     @own_errors
     def explain(self) -> str:
-        """Return what was asked and found, how sure it is, and what privacy did, in sentences."""
+        """Return sentences that explain question, estimates, uncertainty and privacy noise."""
         rows, model = self.summary(mixing=False).rows, self.plan.spec.model
         verdict = self.verdict.status, self.verdict.sentence
         return "\n".join(explained(self.design, model, rows, verdict, self.cost.epsilon))
@@ -157,7 +160,7 @@ class Result:
         except (TypeError, ValueError) as error:
             raise SpecError("/given", message) from error
         names = covariates(self.design)
-        names = [name for name in names if name in columns or name not in self.design.grouped_by]
+        names = [name for name in names if name in columns or name in self.design.of_terms]
         for name in names:
             if name not in columns:
                 raise SpecError("/given", f"the data frame has no column {name!r}")
@@ -176,6 +179,21 @@ class Result:
         names = list(self.plan.parameters)
         return pd.DataFrame(kept.reshape(-1, len(names)), index=index, columns=names)
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the draws after warm-up as a stream of Arrow, for any library that reads one.
+
+        `polars.DataFrame(fit)`, `pyarrow.table(fit)` and DuckDB do. Columns are chain, draw and
+        each parameter, in the units of the columns. Needs pyarrow. Raises ImportError without it.
+        Source: the Arrow PyCapsule interface.
+        """
+        pa = loaded("pyarrow")
+        kept = self.on("original")[:, self.plan.num_warmup :]
+        chains, draws = np.indices(kept.shape[:2], dtype=np.int32).reshape(2, -1)
+        columns = [chains, draws, *kept.reshape(-1, kept.shape[2]).T]
+        names = ["chain", "draw", *self.plan.parameters]
+        table = pa.Table.from_arrays([pa.array(column) for column in columns], names=names)
+        return table.__arrow_c_stream__(requested_schema)
+
     def _repr_html_(self) -> str:
         """Return the verdict and the posterior as a table, for notebooks, light or dark."""
         ground = {"reliable": "#1a7f37", "unreliable": "#b3261e"}[self.verdict.status]
@@ -190,7 +208,7 @@ class Result:
         )
 
     def save(self, path: Path) -> None:
-        """Write the fit into one file, which `dpmcmc.load` reads: released values, and no row.
+        """Write the fit to a file for `dpmcmc.load`: released values, no rows.
 
         A file that is there is replaced. Raises OSError.
         """
@@ -220,9 +238,14 @@ class Result:
 
         kind: forest (90 % and 50 % intervals), trace (warm-up shaded), rank (level where chains
         agree), density, pair, or prior (beside the posterior; always of the design's scale, and
-        only where a release was stored). parameters: by name; all, but of pair and trace the first
-        twelve. An unreliable verdict stands on the figure. Raises SpecError, ImportError.
+        only where a release was stored), or curve (the mean response along numbers, the other
+        covariates in the middle of their bounds, where a release was stored). parameters: by name;
+        all, but of pair and trace the first twelve. Of curve they are covariates; all that have a
+        smooth, or else all numbers. An unreliable verdict stands on the figure. Raises SpecError,
+        ImportError.
         """
+        if kind == "curve":
+            return plots.drawn(kind, self._curves(parameters))
         names = tuple(self.plan.parameters)
         chosen = tuple(names if parameters is None else parameters)
         if isinstance(parameters, str) or not chosen:
@@ -239,9 +262,33 @@ class Result:
         )
         return plots.drawn(kind, shown)
 
-    def _priors(self) -> Mapping[str, Any]:
+    def _curves(self, covariates: Sequence[str] | None) -> plots.PlotData:
+        """Return the data of a figure of curves. Raises SpecError."""
+        numbers = [
+            column.name
+            for column in self.design.schema.columns
+            if isinstance(column, NumberColumn) and column.name in self.design.covariates
+        ]
+        names = covariates or [smooth.column for smooth in self.design.smooths] or numbers
+        if isinstance(names, str) or not names:
+            raise SpecError("/parameters", f"must be a list of some of {', '.join(numbers)}")
         if self.release is None:
-            raise SpecError("/kind", "a chain stores no release whose priors could be drawn")
+            raise SpecError("/kind", "a chain stores no release that curves follow from")
+        free, curves = self.release.posterior(), {}
+        for name in names:
+            curve = free.curve(name, pointer="/parameters")
+            if not curve.expected:
+                message = "curves are of a response with one mean: ask the release for its curve"
+                raise SpecError("/kind", message)
+            quantiles = [(s.q05, s.q25, s.q50, s.q75, s.q95) for s in curve.expected]
+            curves[name] = np.array(curve.at), np.array(quantiles).T
+        mark, response = self.verdict.mark, self.design.response
+        return plots.PlotData(self.draws, (), self.plan.num_warmup, mark, {}, curves, response)
+
+    def _priors(self) -> Mapping[str, Any]:
+        """Return the priors of the parameters, for the figure of priors."""
+        if self.release is None:
+            raise SpecError("/kind", "a chain stores no release, so its prior cannot be drawn")
         return self.release.posterior().priors
 
     def to_datatree(self, scale: Scale = "original") -> "xarray.DataTree":
@@ -287,6 +334,7 @@ def load(path: Path) -> Result:
 
 
 def _read(facts: Mapping[str, Any], draws: NDArray[np.float64]) -> Result:
+    """Return the fit from a file's facts and draws."""
     schema, plan_facts = files.schema_of(facts["schema"]), facts["plan"]
     spec = files.spec_of(plan_facts["spec"])
     design, release = make_design(schema, spec.model.formula), None
@@ -300,7 +348,7 @@ def _read(facts: Mapping[str, Any], draws: NDArray[np.float64]) -> Result:
 
 
 def attributes_of(spec: JobSpec, cost: Cost, schema: Schema) -> dict[str, str | float]:
-    """Return what a file of a resolved job's draws says of how they were made.
+    """Return the provenance of a resolved job's draws, as attributes of a file.
 
     With the most that a job might have cost which went on until its result was reliable.
     """
@@ -316,7 +364,7 @@ def attributes_of(spec: JobSpec, cost: Cost, schema: Schema) -> dict[str, str | 
 def attributes(
     cost: Cost, algorithm: str, schema: Schema, release: str = "none"
 ) -> dict[str, str | float]:
-    """Return what a file of draws says of how they were made.
+    """Return the provenance of draws, as attributes of a file.
 
     release: what was released of the rows beside the draws, or in their place.
     """
@@ -364,7 +412,7 @@ def judged(
     summaries: Sequence[ParameterSummary],
     release: StoredRelease | None,
 ) -> Verdict:
-    """Return the verdict on what a resolved job gave, from released values only.
+    """Return the verdict on a resolved job's result, from released values only.
 
     draws: (chain, draw, parameter), warm-up included. summaries: of those after it.
     """

@@ -38,7 +38,7 @@ STEP_SECONDS = 1e-4
 
 
 class Run(Iterator[Released[NDArray[np.float64]]]):
-    """A job under way: its blocks of draws, one by one."""
+    """A running job: an iterator over its blocks of draws."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Run(Iterator[Released[NDArray[np.float64]]]):
         random: RandomSource,
         white: Whitening | None,
     ) -> None:
-        """Hold a job that is paid for: `run` checks that."""
+        """Hold a job that `run` has checked to be paid for."""
         self._kept: list[Stored] = []
         release = RELEASES.get(spec.sampler.algorithm)
         self._meter = None
@@ -60,6 +60,7 @@ class Run(Iterator[Released[NDArray[np.float64]]]):
 
     @own_errors
     def __next__(self) -> Released[NDArray[np.float64]]:
+        """Return the next block of draws."""
         from dpmcmc.kernels.subnormals import flushed
 
         if os.getpid() != self._process:  # a fork's noise differs, of the same payment
@@ -69,12 +70,12 @@ class Run(Iterator[Released[NDArray[np.float64]]]):
 
     @property
     def stored(self) -> Stored | None:
-        """What stays usable of a release, once a block is out; None where there was none."""
+        """The stored release, once a block is out; None without a release."""
         return self._kept[-1] if self._kept else None
 
     @property
     def drawn(self) -> Event | None:
-        """How the job's event began, of a release that stopped there; None where all was drawn."""
+        """The part of the job's event drawn by a release that stopped early; None if complete."""
         meter, stored = self._meter, self.stored
         ended = getattr(stored, "stopped", "") or getattr(stored, "rounds", 0)
         if meter is None or meter.drawn is None or meter.complete or not ended:
@@ -155,6 +156,7 @@ def _blocks(
     keep: Callable[[Stored], None],
     white: Whitening | None,
 ) -> Iterator[Released[NDArray[np.float64]]]:
+    """Yield the blocks of a chain, or of a release."""
     design = make_design(schema, spec.model.formula)
     if spec.sampler.algorithm in RELEASES:
         released = _released(design, spec, source, random, keep, white)
@@ -193,7 +195,7 @@ def _released(
     keep: Callable[[Stored], None],
     white: Whitening | None,
 ) -> Iterator[Released[NDArray[np.float64]]]:
-    """Yield independent draws from the posterior that one release of the rows leads to."""
+    """Yield independent draws from the posterior given one release of the rows."""
     release, options, own = RELEASES[spec.sampler.algorithm], spec.sampler, spec
     spec = replace(spec, model=release.model(spec.model))
     model, steps, chains = MODELS[spec.model.family], options.num_steps, options.num_chains
@@ -224,7 +226,7 @@ def _released(
 
 
 def _until_reliable(schema: Schema, spec: JobSpec, rounds: Iterator[Stored]) -> StoredRelease:
-    """Take rounds until what they released is reliable, or will not be. Returns the last.
+    """Run rounds until the release is reliable or hopeless. Returns the last one.
 
     Whether the next round is drawn is decided by what the rounds before have released alone. A job
     that is to spend all draws all of them.
@@ -241,13 +243,13 @@ def _until_reliable(schema: Schema, spec: JobSpec, rounds: Iterator[Stored]) -> 
 
 
 def rows_read(options: object, rows: int) -> int:
-    """Return how many rows in order take as long as those that a step of one chain reads."""
+    """Return the number of sequential rows that take as long as one step of a chain."""
     batch = getattr(options, "batch", None)
     return rows if batch is None else min(rows, int(SCATTERED_READ_COST * batch))
 
 
 def block_length(rows: int, dimension: int, chains: int, steps: int) -> int:
-    """Return the steps of a block: MAX_BLOCKS blocks a job, but none that is very short or long.
+    """Return the steps of a block: at most MAX_BLOCKS blocks, none very short or long.
 
     rows: that each chain reads a step.
     """

@@ -51,12 +51,20 @@ LEFT = {  # calls of the left side, and what to write there
     "surv": "surv(time, event)",
     "cbind": "cbind(cases, others)",
 }
-NAMES = ("I", "C", "poly", "bs", "cr", "ns", "offset", "abs", *FUNCTIONS)
-_SMOOTH = "penalised smooth terms are not available: write cr({}, df=5)"
+NAMES = ("I", "C", "poly", "bs", "cr", "ns", "s", "offset", "abs", *FUNCTIONS)
+_SMOOTH = "smooths of several columns are not available: write s(x) + s(z)"
 # functions of other software, and what to write here for f(x)
 NOT_AVAILABLE = {
-    **dict.fromkeys(("s", "te", "t2", "ti", "gp"), _SMOOTH),
+    **dict.fromkeys(("te", "t2", "ti"), _SMOOTH),
+    "gp": "write s({})",
     "mo": "monotonic effects are not available: write C({})",
+    "ordered": "declare the categories in their order, and write {}",
+    "pow": "write I({}^2)",
+    **dict.fromkeys(("gr", "mm"), "write (1 | {})"),
+    **dict.fromkeys(("cs", "cc"), "write cr({}, df=4)"),
+    "weights": "weights are named beside a formula: weights={}",
+    "trunc": "truncated responses are not available: declare bounds",
+    "bernoulli": "the family is named beside a formula: family='bernoulli'",
     "cut": "declare a column of categories, or write bs({}, knots=(...), degree=1)",
     "cens": "write surv(time, event) ~ x, where event is 1 of rows that are not censored",
     "ifelse": "conditions are not available: declare a column of categories",

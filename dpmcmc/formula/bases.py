@@ -4,10 +4,13 @@
 `poly(x, 3, raw=True)`: powers. `bs(x, df=5)`: B-splines (de Boor), inner knots at even distances
 between the bounds, or knots=(20, 40). `cr(x, df=4)`: natural cubic splines by their values at even
 knots (Wood 2006, section 4.1.2), also written `ns(x, df=4)`. Of splines the first function is left
-out, as they sum to 1.
+out, as they sum to 1. `s(x, k=10)`: a straight line, and curves from it whose size is estimated,
+which are the directions of cubic B-splines that a penalty on second differences holds (Eilers and
+Marx 1996), each with a largest value of 1.
 """
 
 import ast
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,14 +27,19 @@ Floats = NDArray[np.float64]
 MAX_DEGREE, MAX_FUNCTIONS = 10, 50
 SEARCH_POINTS = 4001  # points at which the largest norm of a spline's functions is searched for
 LENGTH_MARGIN = 1.0 + 1e-6
-BASES = ("poly", "bs", "cr", "ns")
+BASES = ("poly", "bs", "cr", "ns", "s")
+SMOOTH_FUNCTIONS = 6  # of s(x), where k is left out
+LEAST_FUNCTIONS, MOST_SMOOTH_FUNCTIONS = 4, 20  # of s(x)
+SMOOTH_SPLINES = 40  # of which its functions are sums
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
     """Functions of one column. knots: the outer ones are the declared bounds.
 
-    lower, upper: of each function. square: largest sum of their squares in a row.
+    lower, upper: of each function. square: largest sum of their squares in a row. sizes: of the
+    functions of a smooth term but the line, sds of their coefficients where the curve that they add
+    up to is 1 away from the line, root mean square over the bounds; empty of other bases.
     """
 
     text: str
@@ -42,6 +50,7 @@ class Basis:
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     square: float
+    sizes: tuple[float, ...] = ()
 
     def values(self, columns: Mapping[str, Floats]) -> Floats:
         """Return values (functions, n); the squares of a row add up to at most `square`."""
@@ -55,6 +64,8 @@ class Basis:
 def basis(call: Call, bounds: Mapping[str, Interval]) -> Basis:
     """Return the basis that a call names. Raises SpecError on a wrong column or option."""
     name = _column(call)
+    if call.name == "s":
+        _check_smooth(call)
     if name not in bounds:
         raise call.refuse(f"{name!r} is no number column of the dataset{near(name, bounds)}")
     low, high = bounds[name]
@@ -75,7 +86,8 @@ def _bounded_basis(text: str, name: str, kind: str, degree: int, knots: tuple[fl
     margin = (LENGTH_MARGIN - 1.0) * (high - low)
     square = LENGTH_MARGIN * float((values**2).sum(axis=0).max())
     lower, upper = tuple((low - margin).tolist()), tuple((high + margin).tolist())
-    return Basis(text, (name,), kind, degree, knots, lower, upper, square)
+    sizes = tuple(_penalised(degree)[1].tolist()) if kind == "s" else ()
+    return Basis(text, (name,), kind, degree, knots, lower, upper, square, sizes)
 
 
 def _values(kind: str, degree: int, knots: tuple[float, ...], x: Floats) -> Floats:
@@ -87,12 +99,48 @@ def _values(kind: str, degree: int, knots: tuple[float, ...], x: Floats) -> Floa
         middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
         t = np.clip((x - middle) / half, -1.0, 1.0)
         return np.ascontiguousarray(np.polynomial.legendre.legvander(t, degree).T[1:])
+    if kind == "s":
+        t = np.clip((x - low) / (high - low), 0.0, 1.0)
+        curves = _penalised(degree)[0] @ _even_splines(t)
+        return np.ascontiguousarray(np.vstack((2.0 * t - 1.0, curves)))
     if kind == "bs":
         padded_knots = np.concatenate(([low] * degree, knots, [high] * degree))
         count = len(padded_knots) - degree - 1
         return np.ascontiguousarray(BSpline(padded_knots, np.eye(count), degree)(x).T[1:])
     spline = CubicSpline(np.array(knots), np.eye(len(knots)), bc_type="natural")
     return np.ascontiguousarray(spline(x).T[1:])
+
+
+def _even_splines(t: Floats) -> Floats:
+    """Return (SMOOTH_SPLINES, n) cubic B-splines at even knots, at t within [0, 1]."""
+    from scipy.interpolate import BSpline
+
+    pieces = SMOOTH_SPLINES - 3
+    knots = np.arange(-3, pieces + 4) / pieces
+    return np.asarray(BSpline(knots, np.eye(SMOOTH_SPLINES), 3)(t).T)
+
+
+@lru_cache(maxsize=64)
+def _penalised(curves: int) -> tuple[Floats, Floats]:
+    """Return weights (curves, SMOOTH_SPLINES) of B-splines, and sizes (curves,): see Basis.
+
+    Of all cubic splines with even knots those that a penalty on second differences of the
+    coefficients holds least, a straight line aside, at right angles to it and to one another over
+    the bounds (Demmler and Reinsch 1975), each with a largest value of 1. A prior under which their
+    coefficients have these sds, times one number, is that of the penalty (Ruppert, Wand and Carroll
+    2003, section 4.9).
+    """
+    from scipy.linalg import eigh
+
+    splines = _even_splines(np.linspace(0.0, 1.0, SEARCH_POINTS))
+    differences = np.diff(np.eye(SMOOTH_SPLINES), 2, axis=0)
+    values, ways = eigh(differences.T @ differences, splines @ splines.T / SEARCH_POINTS)
+    values, weights = values[2 : curves + 2], ways[:, 2 : curves + 2].T
+    sds = (values / values[0]) ** -0.5
+    functions = weights @ splines
+    ends = functions[range(curves), np.abs(functions).argmax(axis=1)]
+    sizes = sds * np.abs(ends) / math.sqrt(float((sds**2).sum()))
+    return weights / ends[:, None], sizes
 
 
 BasisParts = tuple[str, int, tuple[float, ...]]
@@ -103,6 +151,7 @@ _OPTIONS = {
     "bs": ("df", "knots", "degree"),
     "cr": ("df",),
     "ns": ("df",),
+    "s": ("k",),
 }
 
 
@@ -129,7 +178,26 @@ def _cr(call: Call, options: Options, low: float, high: float) -> BasisParts:
     return "cr", 3, tuple(np.linspace(low, high, df + 1).tolist())
 
 
-_PARTS_OF = {"poly": _poly, "bs": _bs, "cr": _cr, "ns": _cr}
+def _s(call: Call, options: Options, low: float, high: float) -> BasisParts:
+    k = options.get("k", SMOOTH_FUNCTIONS)
+    count = _whole(call, "k", k, LEAST_FUNCTIONS, MOST_SMOOTH_FUNCTIONS)
+    return "s", count - 2, (low, high)
+
+
+_PARTS_OF = {"poly": _poly, "bs": _bs, "cr": _cr, "ns": _cr, "s": _s}
+# what s(x) takes in other software, and what to write here
+_OF_OTHER_SMOOTHS = {
+    "by": "one curve for all rows: ns({0}, df=4):g has one for each category of g",
+    "bs": "its basis is a penalised B-spline: leave it out, or write cr({0}, df=5); (1 | g) is an"
+    " effect of groups",
+    "fx": "without a penalty write ns({0}, df=4)",
+    "m": "its penalty is on second differences: leave it out",
+    "sp": "how smooth it is follows from the rows: give sd(s({0})) a prior",
+    "knots": "knots are at even distances between the declared bounds: leave it out",
+    "id": "each curve has an sd of its own: leave it out",
+    "pc": "its mean over the declared bounds is 0: leave it out",
+    "xt": "leave it out",
+}
 
 
 def powers(call: Call) -> list[str] | None:
@@ -171,6 +239,18 @@ def _options(call: Call) -> dict[str, Any]:
     values = {name: _value(call, node) for name, node in nodes.items()}
     absent = [name for name in ("df", "knots") if name in values and values[name] is None]
     return {name: value for name, value in values.items() if name not in absent}
+
+
+def _check_smooth(call: Call) -> None:
+    """Refuse what s(x) takes in other software, with what to write."""
+    name = written(_column(call))
+    for option in call.options:
+        if option in _OF_OTHER_SMOOTHS:
+            raise call.refuse(f"{option}: {_OF_OTHER_SMOOTHS[option].format(name)}")
+    columns = [call.column(node) for node in call.arguments]
+    if len(columns) > 1 and None not in columns:
+        terms = " + ".join(f"s({written(column)})" for column in columns if column is not None)
+        raise call.refuse(f"smooths of several columns are not available: write {terms}")
 
 
 def _value(call: Call, node: ast.expr) -> Any:

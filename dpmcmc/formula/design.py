@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import INTERCEPT, coefficient_names
+from dpmcmc.formula.bases import Basis
 from dpmcmc.formula.coding import pieces
 from dpmcmc.formula.columns import Columns, Factor, Source, Variable, bounds_of, size_of
 from dpmcmc.formula.grouping import Grouping, grouping_of
-from dpmcmc.formula.parse import POINTER, parse
+from dpmcmc.formula.parse import POINTER, parse, written
+from dpmcmc.formula.smooths import Smooth, check_smooths, smooths_of
 from dpmcmc.formula.variables import (
     check_response,
     check_terms,
@@ -49,7 +51,8 @@ class Design:
     (d,) numbers; of the columns of one group at most one is nonzero in any row. max_norm: largest
     Euclidean norm of a row within the bounds. mixing: (k, j, weight): column j is the sum of the
     formula's columns k before centring, times these weights. grouping: of rows, whose effects are
-    no columns of the design; None without. kind: what beside is, of a response of two: the trials
+    no columns of the design; None without. smooths: terms s(x), whose columns have an sd in common.
+    kind: what beside is, of a response of two: the trials
     of a count of cases, or whether a time ended with an event.
     """
 
@@ -68,6 +71,37 @@ class Design:
     grouping: Grouping | None = None
     kind: Literal["", "trials", "event"] = ""
     beside: Variable | None = None
+    smooths: tuple[Smooth, ...] = ()
+
+    @property
+    def sds(self) -> tuple[str, ...]:
+        """Names of the sds of groups' effects and of smooths, which have priors of their own."""
+        grouped = () if self.grouping is None else self.grouping.sds
+        return (*(smooth.sd for smooth in self.smooths), *grouped)
+
+    @property
+    def beside_families(self) -> tuple[str, ...]:
+        """Names of the parameters behind those of the family: of smooths and of groups."""
+        grouped = () if self.grouping is None else self.grouping.parameters
+        return (*(smooth.sd for smooth in self.smooths), *grouped)
+
+    @property
+    def slope(self) -> int:
+        """The number of the coefficient that differs by group; 0 where none does."""
+        named = "" if self.grouping is None else self.grouping.slope
+        return self.parameters.index(named) if named else 0
+
+    @property
+    def of_slopes(self) -> tuple[str, ...]:
+        """Names of the parameters of groups that are in the unit of their slope."""
+        if self.grouping is None or not self.grouping.slope:
+            return ()
+        return (self.grouping.sds[1], *self.grouping.slopes)
+
+    @property
+    def slope_unit(self) -> float:
+        """What the standardised slope that differs by group is times in units of the columns."""
+        return 1.0 / self.terms[self.slope][0].half if self.slope else 1.0
 
     @property
     def renamed(self) -> dict[str, str]:
@@ -79,14 +113,18 @@ class Design:
     @property
     def covariates(self) -> tuple[str, ...]:
         """The columns of the schema that a row's covariates and offset are computed from."""
+        return tuple(dict.fromkeys([*self.of_terms, *self.grouped_by]))
+
+    @property
+    def of_terms(self) -> tuple[str, ...]:
+        """The same, of columns and offset of the design alone, without groups."""
         names = [c for term in self.terms for factor in term for c in factor.columns]
-        names += [c for v in self.offsets for c in v.columns]
-        return tuple(dict.fromkeys([*names, *self.grouped_by]))
+        return tuple(dict.fromkeys([*names, *(c for v in self.offsets for c in v.columns)]))
 
     @property
     def grouped_by(self) -> tuple[str, ...]:
         """The columns of the schema whose categories group rows."""
-        return () if self.grouping is None else (self.grouping.column,)
+        return () if self.grouping is None else self.grouping.columns
 
     @property
     def references(self) -> dict[str, int]:
@@ -168,10 +206,13 @@ class Design:
     def _built(self, table: Table) -> tuple[Floats, Floats]:
         """Return (x, y) with the missing codes still as numbers."""
         x, computed = np.empty((len(self.parameters), table.rows)), dict[Source, Floats]()
-        for row, factors in enumerate(self.terms):
-            x[row] = 1.0
-            for factor in factors:
-                x[row] *= _values(table, factor, computed)
+        for row, factors in zip(x, self.terms, strict=True):
+            if not factors:
+                row[:] = 1.0
+                continue
+            _fill(row, table, factors[0], computed)
+            for factor in factors[1:]:
+                row *= _fill(np.empty_like(row), table, factor, computed)
         return x, self.responses(table)
 
     def responses(self, table: Table) -> Floats:
@@ -203,19 +244,22 @@ class Design:
         return _clamped(values, low[0], high[0])
 
 
-def _values(table: Table, factor: Factor, computed: dict[Source, Floats]) -> Floats:
-    """Return the values (n,) of a factor. computed: values by source, kept for the next factor."""
+def _fill(out: Floats, table: Table, factor: Factor, computed: dict[Source, Floats]) -> Floats:
+    """Write the values of a factor into out (n,). computed: by source, kept for the next factor."""
     source = factor.source
     if factor.code is not None:
-        indicator: NDArray[np.bool_] = table.columns[factor.column] == factor.code
-        return indicator.astype(np.float64)
+        np.equal(table.columns[factor.column], factor.code, out=out)
+        return out
     if source is None:
         values = table.columns[factor.column]
     else:
         if source not in computed:
             computed[source] = source.values(_numbers(table, source))
         values = computed[source][factor.part]
-    return _clamped((values - factor.middle) / factor.half, factor.lower, factor.upper)
+    np.subtract(values, factor.middle, out=out)
+    np.divide(out, factor.half, out=out)
+    np.fmax(out, factor.lower, out=out)
+    return np.fmin(out, factor.upper, out=out)
 
 
 def _numbers(table: Table, source: Source) -> dict[str, Floats]:
@@ -223,7 +267,8 @@ def _numbers(table: Table, source: Source) -> dict[str, Floats]:
 
 
 def _clamped(values: NDArray[np.generic], low: float, high: float) -> Floats:
-    return np.fmin(np.fmax(values.astype(np.float64), low), high)
+    within = np.fmax(values.astype(np.float64, copy=False), low)
+    return np.fmin(within, high, out=within)
 
 
 def check_measured(column: NumberColumn, largest_bound: float = LARGEST_BOUND) -> None:
@@ -280,13 +325,23 @@ def make_design(schema: Schema, formula: str) -> Design:
         for variable in both:
             check_response(variable, [*terms, list(offsets)])
     check_terms(terms)
+    check_smooths(terms)
     design = _assembled(schema, answer, terms, offsets)
     design = replace(design, kind=kind, beside=beside)
-    grouping = grouping_of(schema, parsed.groups, design.read)
+    numbers = tuple(
+        name
+        for name, term in zip(design.parameters, design.terms, strict=True)
+        if len(term) == 1 and term[0].code is None and not isinstance(term[0].source, Basis)
+    )
+    grouping = grouping_of(schema, parsed.groups, design.read, numbers)
     if grouping is not None and design.parameters[0] != INTERCEPT:
         raise SpecError(
             POINTER, "groups need an intercept, which is their mean: leave out 0 or - 1"
         )
+    if grouping is not None and design.smooths:
+        column = written(design.smooths[0].column)
+        message = f"s({column}) beside groups is not available: write ns({column}, df=4)"
+        raise SpecError(POINTER, message)
     return replace(design, grouping=grouping)
 
 
@@ -324,6 +379,7 @@ def _assembled(
         answer=response,
         computed=computed,
         offsets=offsets,
+        smooths=smooths_of(factors),
     )
 
 

@@ -1,25 +1,40 @@
-"""Groups of rows: what `(1 | ward)` says in a formula, over declared categories."""
+"""Groups of rows: what `(1 | ward)` and `(x | ward)` say in a formula, over declared categories."""
 
 import re
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, near
-from dpmcmc.formula.parse import POINTER, unwritten
-from dpmcmc.inputs.schema import NumberColumn, Schema, Table
+from dpmcmc.formula.parse import POINTER, crossed, unwritten
+from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
 
-MOST_GROUPS = 249  # as many as are released beside an intercept
+MOST_GROUPS = 2000  # as many effects as are released beside coefficients
 REMEDY = "write (1 | g), where g is a column of categories"
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """The groups of a formula. column: whose declared categories they are."""
+    """The groups of a formula: declared categories of a column, or of several crossed.
 
-    column: str
+    columns: whose categories they are. levels: how many each has. categories: of all, the last
+    column's fastest. slope: the coefficient that differs by group, empty where none does. related:
+    whether both effects of a group may hang together.
+    """
+
+    columns: tuple[str, ...]
+    levels: tuple[int, ...]
     categories: tuple[str, ...]
+    slope: str = ""
+    related: bool = True
+
+    @property
+    def label(self) -> str:
+        """The groups' name: that of the column, or of those that are crossed."""
+        return ":".join(self.columns)
 
     @property
     def count(self) -> int:
@@ -29,60 +44,139 @@ class Grouping:
     @property
     def sd(self) -> str:
         """Name of the parameter that is the sd of groups' effects."""
-        return f"sd({self.column})"
+        return f"sd({self.label})"
+
+    @property
+    def sds(self) -> tuple[str, ...]:
+        """Names of the sds of groups' effects, and of those on a slope."""
+        return (self.sd, f"sd({self.label}:{self.slope})") if self.slope else (self.sd,)
+
+    @property
+    def law(self) -> tuple[str, ...]:
+        """Names of the parameters that say how much groups differ: sds, perhaps a correlation."""
+        both = self.slope and self.related
+        return (*self.sds, f"cor({self.label}:{self.slope})") if both else self.sds
+
+    @property
+    def levels_of_effects(self) -> tuple[str, ...]:
+        """Names of the groups' effects on the level of the predictor."""
+        return tuple(f"{self.label}[{category}]" for category in self.categories)
+
+    @property
+    def slopes(self) -> tuple[str, ...]:
+        """Names of the groups' effects on a slope; none where it differs by no group."""
+        return tuple(f"{one}:{self.slope}" for one in self.levels_of_effects if self.slope)
 
     @property
     def effects(self) -> tuple[str, ...]:
-        """Names of the groups' effects."""
-        return tuple(f"{self.column}[{category}]" for category in self.categories)
+        """Names of the groups' effects: those on the level, then those on a slope."""
+        return (*self.levels_of_effects, *self.slopes)
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of all parameters that a model has by its groups: the sd first."""
-        return (self.sd, *self.effects)
+        """Names of all parameters that a model has by its groups: sds first."""
+        return (*self.law, *self.effects)
 
     def codes(self, table: Table) -> NDArray[np.int64]:
         """Return (n,), the group of each row; -1 for a row that misses it."""
-        codes = table.columns[self.column].astype(np.int64)
-        return np.where((codes >= 0) & (codes < self.count), codes, -1)
+        return self.joined([table.columns[name].astype(np.int64) for name in self.columns])
+
+    def joined(self, codes: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Return (n,), the group of codes of each column (n,); -1 where one is no code."""
+        group, there = np.zeros(len(codes[0]), np.int64), np.ones(len(codes[0]), np.bool_)
+        for own, count in zip(codes, self.levels, strict=True):
+            there &= (own >= 0) & (own < count)
+            group = group * count + own
+        return np.where(there, group, -1)
 
 
 def grouping_of(
-    schema: Schema, groups: tuple[tuple[str, str], ...], used: tuple[str, ...]
+    schema: Schema,
+    groups: tuple[tuple[str, str, str], ...],
+    used: tuple[str, ...],
+    numbers: tuple[str, ...],
 ) -> Grouping | None:
     """Return the grouping of a formula; None where it has none. Raises SpecError.
 
-    groups: what stands before and after each bar. used: columns of the other terms.
+    groups: what stands before, on and after each bar. used: columns of the other terms. numbers:
+    coefficients of these that are slopes.
     """
     if not groups:
         return None
     if len(groups) > 1:
         message = "one grouping is available, (1 | g): write C(h) for the other one"
         raise SpecError(POINTER, message)
-    effect, name = groups[0]
-    if effect != "1":
+    effect, bar, name = groups[0]
+    slope = _slope_of(effect, bar, name, numbers)
+    plain = re.sub(r"`[^`]*`", "c", name)
+    if "/" in plain and plain.count("/") == 1 and not re.search(r"[*+:]", plain):
+        outer, inner = (part.strip() for part in name.rsplit("/", 1))
         message = (
-            f"({effect} | {name}): slopes that differ by group are not available: write (1 |"
-            f" {name}), and {effect}:h for slopes by few categories h"
+            f"(1 | {name}): one sd of effects is estimated: write {outer} + (1 | {outer}:{inner}),"
+            f" or {outer} + (1 | {inner}) where no two have the same name"
         )
         raise SpecError(POINTER, message)
-    if re.search(r"[/:*+]", name) and not name.startswith("`"):
-        message = f"(1 | {name}): groups within groups are not available: {REMEDY}"
+    if re.search(r"[/*+()]", plain):
+        raise SpecError(POINTER, f"(1 | {name}): is not available: {REMEDY}")
+    columns = [_column_of_groups(schema, unwritten(part), name) for part in crossed(name)]
+    names = tuple(column.name for column in columns)
+    if len(names) == 1 and names[0] in used:
+        message = f"{names[0]!r} is a covariate and groups the rows: leave one of the two out"
         raise SpecError(POINTER, message)
-    name = unwritten(name)
+    if len(set(names)) < len(names):
+        raise SpecError(POINTER, f"(1 | {name}): names a column twice")
+    count = prod(len(column.categories) for column in columns)
+    most = MOST_GROUPS // 2 if slope else MOST_GROUPS
+    if count > most:
+        what = repr(names[0]) if len(names) == 1 else name
+        message = (
+            f"{what} has {count} categories; ({effect} {bar} {name}) takes at most"
+            f" {most}: declare coarser ones"
+        )
+        raise SpecError(POINTER, message)
+    categories = tuple(":".join(each) for each in product(*(c.categories for c in columns)))
+    levels = tuple(len(column.categories) for column in columns)
+    return Grouping(names, levels, categories, slope, bar == "|")
+
+
+def _slope_of(effect: str, bar: str, name: str, numbers: tuple[str, ...]) -> str:
+    """Return the coefficient that differs by group, empty where none does. Raises SpecError.
+
+    effect, bar, name: what stands before, on and after the bar. numbers: coefficients that may.
+    """
+    terms = [part.strip() for part in re.split(r"\+(?![^(`]*[)`])", effect)]
+    whole = f"({effect} {bar} {name})"
+    if "0" in terms or re.search(r"-\s*1", effect):
+        those = re.sub(r"\s*-\s*1", "", " + ".join(part for part in terms if part != "0"))
+        message = f"slopes that differ by group go with levels that do: write ({those} || {name})"
+        raise SpecError(POINTER, f"{whole}: {message}")
+    slopes = [part for part in terms if part != "1"]
+    if not slopes:
+        return ""
+    if len(slopes) > 1:
+        message = (
+            f"one slope may differ by group: write ({slopes[0]} {bar} {name}), and {slopes[1]}:h"
+            " for slopes by few categories h"
+        )
+        raise SpecError(POINTER, f"{whole}: {message}")
+    slope = slopes[0]
+    for spelled in (slope, unwritten(slope)):
+        if spelled in numbers:
+            return spelled
+    message = (
+        f"a slope that differs by group is of a number with a slope of its own: write {slope} +"
+        f" {whole} where {slope} is a number, and {slope}:h by few categories h where it is not"
+    )
+    raise SpecError(POINTER, f"{whole}: {message}")
+
+
+def _column_of_groups(schema: Schema, name: str, whole: str) -> BinaryColumn | CategoryColumn:
+    """Return a column of categories. Raises SpecError. whole: what stands behind the bar."""
     column = next((column for column in schema.columns if column.name == name), None)
     if column is None:
         guess = near(name, [column.name for column in schema.columns])
         raise SpecError(POINTER, f"the dataset has no column {name!r}{guess}")
     if isinstance(column, NumberColumn):
-        raise SpecError(POINTER, f"(1 | {name}) needs a column of categories, {name!r} is a number")
-    if name in used:
-        message = f"{name!r} is a covariate and groups the rows: leave one of the two out"
+        message = f"(1 | {whole}) needs a column of categories, {name!r} is a number"
         raise SpecError(POINTER, message)
-    if len(column.categories) > MOST_GROUPS:
-        message = (
-            f"{name!r} has {len(column.categories)} categories; (1 | {name}) takes at most"
-            f" {MOST_GROUPS}: declare coarser ones"
-        )
-        raise SpecError(POINTER, message)
-    return Grouping(name, tuple(column.categories))
+    return column

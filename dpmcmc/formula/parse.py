@@ -25,10 +25,11 @@ _WORDS = re.compile(
 _DOTS = re.compile(rf"{_WORDS.pattern}|\.")
 _OTHERS = re.compile(r"[\w\s~+\-*:/^().,=\[\]]*")  # all that is in a formula beside them
 _FOLLOWED = re.compile(r"\s*(?:\(|=(?!=))")  # the name of a function, or of an option
-_PART = r"((?:`[^`]*`|[^()|`])*)"
+_PART = r"((?:`[^`]*`|\([^()|`]*\)|[^()|`])*)"
 _GROUPED = re.compile(
-    rf"(\+)?\s*\(\s*{_PART}\|{_PART}\)\s*(\+)?"
+    rf"(\+)?\s*\(\s*{_PART}(\|{{1,2}}){_PART}\)\s*(\+)?"
 )  # (1 | ward), and signs beside it
+_COLON = re.compile(r":(?=(?:[^`]*`[^`]*`)*[^`]*$)")  # one that is in no name
 _PARTS = ("L", "M", "N")  # Unicode categories of what a name consists of
 _JOINERS = "_.\u200c\u200d"
 # names of functions as R and NumPy spell them
@@ -63,13 +64,13 @@ Term = tuple[Token, ...]
 class Parsed:
     """A parsed formula. response: or None. terms: one without factors is the intercept.
 
-    groups: what stands before and after the bar of each (1 | ward).
+    groups: what stands before the bar of each (1 | ward), the bar or two, and what stands after it.
     beside: what stands behind | on the left side, such as trials(n); None where nothing does.
     """
 
     response: Token | None
     terms: tuple[Term, ...]
-    groups: tuple[tuple[str, str], ...] = ()
+    groups: tuple[tuple[str, str, str], ...] = ()
     beside: Token | None = None
 
 
@@ -117,6 +118,11 @@ def _with_all_columns(formula: str, columns: Sequence[str]) -> str:
     return left + tilde + _DOTS.sub(lambda m: f"({others})" if m[0] == "." else m[0], right)
 
 
+def crossed(text: str) -> list[str]:
+    """Return the columns of g:h as they are written, one or more."""
+    return [part.strip() for part in _COLON.split(text)]
+
+
 def unwritten(text: str) -> str:
     """Return a column's name without backticks."""
     return text[1:-1] if text.startswith("`") else text
@@ -149,7 +155,7 @@ def parse(formula: str, columns: tuple[str, ...] = ()) -> Parsed:
         raise SpecError(POINTER, f"longer than {MAX_LENGTH} characters")
     formula, groups = _without_groups(formula)
     _check_form(formula)
-    taken = {unwritten(name) for _, name in groups}
+    taken = {unwritten(part) for *_, name in groups for part in crossed(name)}
     others = tuple(column for column in columns if column not in taken)
     whole, beside = _apart(_with_all_columns(formula, others))
     python_text, names = with_stand_ins(whole)
@@ -168,14 +174,14 @@ def parse(formula: str, columns: tuple[str, ...] = ()) -> Parsed:
     return Parsed(response[0], _kept(sides["rhs"], "rhs", python_text, names), groups, beside)
 
 
-def _without_groups(formula: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return a formula without its (1 | ward), and what is before and after each bar."""
+def _without_groups(formula: str) -> tuple[str, tuple[tuple[str, str, str], ...]]:
+    """Return a formula without its (1 | ward), and what is before, on and after each bar."""
     left, tilde, right = formula.partition("~")
-    groups: list[tuple[str, str]] = []
+    groups: list[tuple[str, str, str]] = []
 
     def taken(match: re.Match[str]) -> str:
-        groups.append((match[2].strip(), match[3].strip()))
-        return " + " if match[1] and match[4] else ""
+        groups.append((match[2].strip(), match[3], match[4].strip()))
+        return " + " if match[1] and match[5] else ""
 
     right = _GROUPED.sub(taken, right)
     if groups and not right.strip():

@@ -36,7 +36,9 @@ def offset_of(schema: Schema, token: Token) -> Variable:
 def response_variable(schema: Schema, token: Token) -> Variable:
     """Return the response: a column, or arithmetic on columns. Raises SpecError on others."""
     answer = _variable(schema, token)
-    if (token.call and answer.source is None) or (len(answer.parts) > 1 and not answer.categories):
+    same = bool(answer.categories) and not answer.reference  # such as factor(y)
+    computed = answer.source is not None or same
+    if (token.call and not computed) or (len(answer.parts) > 1 and not answer.categories):
         raise SpecError(POINTER, "the response must be one column, or arithmetic on some")
     return answer
 

@@ -65,7 +65,7 @@ def batches_of(
 
 
 def _named(batch: object, names: Collection[str]) -> Mapping[str, Sequence[object]]:
-    """Return these columns of a frame or a mapping."""
+    """Return the named columns of a frame or a mapping."""
     if isinstance(batch, Mapping):
         return columns_of({name: values for name, values in batch.items() if name in names})
     frame = _frame(batch)
@@ -73,12 +73,12 @@ def _named(batch: object, names: Collection[str]) -> Mapping[str, Sequence[objec
 
 
 def _is_dataset(data: object) -> bool:
-    """Whether these are a dataset of Arrow, whose rows lie in files."""
+    """Return whether data are an Arrow dataset, whose rows are in files."""
     return hasattr(data, "count_rows") and hasattr(data, "to_batches") and hasattr(data, "schema")
 
 
 def _named_in(dataset: Any, names: Collection[object] | None) -> list[str]:
-    """Return the columns of a dataset of Arrow that are named; all where none are asked for.
+    """Return the requested columns of an Arrow dataset; all where None.
 
     Raises ValueError where two columns have one name.
     """
@@ -87,6 +87,7 @@ def _named_in(dataset: Any, names: Collection[object] | None) -> list[str]:
 
 
 def _check_once(names: Sequence[str]) -> None:
+    """Refuse a name that occurs twice."""
     if len(set(names)) < len(names):
         raise ValueError("two columns of the data frame have the same name: rename one")
 
@@ -117,7 +118,7 @@ def columns_of(
 
 
 def _native(values: Any) -> Any:
-    """Return values of narwhals as what they hold, and of xarray as a Series of pandas."""
+    """Return the data behind narwhals' or xarray's object."""
     if hasattr(values, "to_native"):
         return values.to_native()
     is_array = hasattr(values, "coords") and hasattr(values, "to_series")
@@ -125,7 +126,7 @@ def _native(values: Any) -> Any:
 
 
 def _check_column(name: object, values: Any) -> None:
-    """Raise ValueError where a mapping has something else in the place of a column's values."""
+    """Raise ValueError where a mapping's value is not a column."""
     names = getattr(getattr(values, "dtype", None), "names", None)
     if names or any(hasattr(type(values), table) for table in TABLES):
         raise ValueError(
@@ -171,7 +172,7 @@ def representations(number: float, type: ValueType) -> tuple[float, ...]:
 
 
 def earlier(number: float, type: ValueType, lower: float, upper: float) -> tuple[float, ...]:
-    """Return the doubles that stand for this number where the column had a shorter type before.
+    """Return the doubles equal to this number in a column that had a shorter type.
 
     A float32 of -9.9 is -9.899999618530273 as a double, a float16 is -9.8984375. In a text with no
     more digits than its type needs, a float32 of 123456789 is 123456790. Within the bounds, where
@@ -241,7 +242,7 @@ def _aligned(columns: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _has_labels(values: Any, index: Any) -> bool:
-    """Whether `reindex` finds each label of an index at a place of its own.
+    """Return whether an index has each label once, so that `reindex` is unambiguous.
 
     Of True and 1, which are equal, it finds neither; of intervals that overlap, none.
     """
@@ -253,7 +254,7 @@ def _has_labels(values: Any, index: Any) -> bool:
 
 
 def _is_indexed(values: object) -> bool:
-    """Whether these values have an index, as a Series of pandas."""
+    """Return whether values have an index, as a pandas Series."""
     return hasattr(values, "reindex") and hasattr(getattr(values, "index", None), "equals")
 
 
@@ -289,7 +290,7 @@ def _values(series: Any) -> Sequence[object]:
 
 
 def _decimal_type(values: Any) -> DecimalType | None:
-    """Return the type of decimal numbers of pandas, polars or Arrow; None of other values."""
+    """Return the decimal type of pandas, polars or Arrow values; None of others."""
     type = getattr(values, "dtype", None) or getattr(values, "type", None)
     type = getattr(type, "pyarrow_dtype", type)
     digits = getattr(type, "precision", None), getattr(type, "scale", None)
@@ -342,7 +343,7 @@ def _exchanged(data: object) -> Any:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value is None, not a number, or pandas' NA, which is neither true nor false."""
+    """Return whether a value is None, NaN, or pandas' NA."""
     try:
         return value is None or bool(value != value)
     except (TypeError, ValueError, ArithmeticError):  # a decimal that signals that it is no number

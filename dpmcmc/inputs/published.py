@@ -1,4 +1,4 @@
-"""Names that papers give to algorithms and other software to families, and the same names here.
+"""Published names of algorithms, and other software's names of families.
 
 The library, the service and its client accept both. docs/guides/from_the_theses.md maps figures,
 tables and symbols as well.
@@ -41,6 +41,7 @@ FAMILIES = {
     **dict.fromkeys(("student", "t", "studentt"), "student_t"),
     **dict.fromkeys(("negbinomial", "negativebinomial", "nbinom", "nb"), "negative_binomial"),
     **dict.fromkeys(("categorical", "multinomiallogit"), "multinomial"),
+    **dict.fromkeys(("hurdle", "hurdlepoisson", "zeroalteredpoisson", "zap"), "hurdle_poisson"),
     **dict.fromkeys(("cumulative", "polr", "proportionalodds", "orderedlogistic"), "ordinal"),
     **{
         name: name
@@ -49,6 +50,7 @@ FAMILIES = {
             "logistic",
             "poisson",
             "gamma",
+            "beta",
             "multinomial",
             "ordinal",
             "exponential",
@@ -58,12 +60,19 @@ FAMILIES = {
 }
 
 
+# other software's names of families that are none here -> what to write
+REFUSED = dict.fromkeys(
+    ("zeroinflatedpoisson", "zeroinfl", "zip"),
+    "mixes zeros of two kinds, which no row tells apart, so that its likelihood may have several"
+    " modes: write family hurdle_poisson, which has a model of all zeros and one of counts above 0",
+)
 TRIALS = "binomial"
 _GROUPED = re.compile(r"[^~]*\||\s*cbind\s*\([^~]*~")
 _SURVIVAL = re.compile(r"\s*[sS]urv\s*\([^~]*~")
 
 
 def _plain(name: str) -> str:
+    """Return a name in lower case without separators."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
@@ -71,7 +80,7 @@ _BY_PLAIN_NAME = {_plain(name): meant for name, meant in PUBLISHED.items()}
 
 
 def algorithm_of(name: str) -> tuple[str, dict[str, str]]:
-    """Return algorithm and options for a published name; an unknown name is returned unchanged.
+    """Return algorithm and options of a published name; an unknown name unchanged.
 
     Case, hyphens and spaces do not matter.
     """
@@ -79,30 +88,33 @@ def algorithm_of(name: str) -> tuple[str, dict[str, str]]:
 
 
 def method_of(name: str) -> str:
-    """Return the method of sufficient_statistics for a published name; else the name unchanged."""
+    """Return the method of sufficient_statistics with this published name, or the name."""
     return algorithm_of(name)[1].get("method", name)
 
 
 def family_of(name: str, formula: object = "") -> str:
-    """Return the family that a name of R, brms, statsmodels or PyMC means; else the name unchanged.
+    """Return the family that R, brms, statsmodels or PyMC call so, or the name.
 
     Case, hyphens and spaces do not matter. formula: whose left side tells counts of trials from
-    rows of one trial each, which have the same name elsewhere.
+    rows of one trial each, which have the same name elsewhere. Raises SpecError where a family of
+    this name is none here, with what to write.
     """
+    if _plain(name) in REFUSED:
+        raise SpecError("/model/family", f"{name} {REFUSED[_plain(name)]}")
     if _plain(name) == TRIALS and isinstance(formula, str) and _GROUPED.match(formula):
         return TRIALS
     return FAMILIES.get(_plain(name), name)
 
 
 def family_by(formula: str) -> str | None:
-    """Return the family that the left side of a formula asks for by itself; None of one column."""
+    """Return the family implied by a formula's left side, or None."""
     if _GROUPED.match(formula):
         return "binomial"
     return "exponential" if _SURVIVAL.match(formula) else None
 
 
 def with_known_names(job: dict[str, Any]) -> dict[str, Any]:
-    """Return a job, as JSON holds it, with the names that other software uses replaced.
+    """Return a job as JSON with other software's names replaced by ours.
 
     A family that is left out is the one that the left side of the formula asks for, if any.
     Raises SpecError where one means something else than what stands beside it.
@@ -119,7 +131,7 @@ def with_known_names(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_known_algorithm(sampler: Any) -> Any:
-    """Return a job's `sampler` with published names of algorithms and methods replaced.
+    """Return `sampler` with published names of algorithms and methods replaced.
 
     Raises SpecError where another method stands beside such a name.
     """

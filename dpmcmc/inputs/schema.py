@@ -153,6 +153,7 @@ class NumberColumn:
         object.__setattr__(self, "spikes", self._checked_spikes())
 
     def _check_whole(self) -> None:
+        """Refuse bounds of a whole-number column that are no whole numbers."""
         if type(self.integer) is not bool:
             raise ValueError(f"integer of {self.name!r} must be True or False")
         ends = (self.lower, self.upper)
@@ -161,6 +162,7 @@ class NumberColumn:
             raise ValueError(f"the bounds of {self.name!r} must be {limit}")
 
     def _checked_spikes(self) -> tuple[float, ...]:
+        """Return the spikes, checked and sorted. Raises ValueError."""
         declared = self.spikes
         if not _is_list(declared):
             raise ValueError(f"the spikes of {self.name!r} must be a list, such as [0]")
@@ -190,13 +192,13 @@ class NumberColumn:
 
     @property
     def _in_data(self) -> tuple[float, ...]:
-        """The codes and spikes that the data may have themselves."""
+        """Return the codes and spikes that occur in data as numbers."""
         return self.spikes if self.empty else (*self.missing, *self.spikes)
 
     def filled(
         self, numbers: NDArray[np.float64], none: NDArray[np.bool_] | None = None
     ) -> NDArray[np.float64]:
-        """Return numbers with the code of a missing value where there is none.
+        """Return numbers with the missing code where there is no value.
 
         numbers: as `declared` returns them; unchanged unless `empty`. none: which are missing; by
         default those that are not a number. A number that equals the code is clamped first, so that
@@ -209,7 +211,7 @@ class NumberColumn:
         return np.where(np.isnan(numbers) if none is None else none, code, present)
 
     def declared(self, numbers: NDArray[np.float64], type: ValueType) -> NDArray[np.float64]:
-        """Return numbers with every code and spike as the declared double.
+        """Return numbers with codes and spikes rounded to the declared doubles.
 
         numbers: of a column of this type, converted to doubles. -9.9 in a float32 differs from -9.9
         in a double.
@@ -309,23 +311,24 @@ class DateColumn(NumberColumn):
         NumberColumn.__post_init__(self)
 
     def _day(self, value: object, kind: str) -> float:
+        """Return a date in days from the origin. Raises ValueError."""
         number = self.number_of(value)
         if number is None:
             raise ValueError(f"a {kind} of {self.name!r} is no date: {NO_DATE}")
         return number
 
     def number_of(self, value: object) -> float | None:
-        """Return the days from the origin to a date, or to words for one; None of what is none."""
+        """Return the days from the origin to a date or its text; None where it is none."""
         day = day_of(value)
         return None if day is None else float((day - date.fromisoformat(self.origin)).days)
 
     def date_of(self, days: float) -> date:
-        """Return the date so many days after the origin, those of no calendar at its ends."""
+        """Return the date so many days after the origin, clamped to the calendar."""
         number = date.fromisoformat(self.origin).toordinal() + math.floor(days)
         return date.fromordinal(min(max(number, date.min.toordinal()), date.max.toordinal()))
 
     def dates_of(self, days: NDArray[np.float64]) -> NDArray[np.datetime64]:
-        """Return the dates so many whole days after the origin, NaT where it is not a number."""
+        """Return the dates so many whole days after the origin, NaT for NaN."""
         none = np.isnan(days)
         dates = np.datetime64(self.origin, "D") + np.where(none, 0.0, days).astype(np.int64)
         return np.where(none, np.datetime64("NaT", "D"), dates)
@@ -369,7 +372,7 @@ class CategoryColumn:
         _check_description(self.name, self.description)
 
     def is_missing(self, codes: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which codes stand for no value: the one after those of the categories."""
+        """Return which codes mean a missing value: the one after those of categories."""
         return np.asarray(codes >= len(self.categories), np.bool_)
 
 
@@ -413,7 +416,7 @@ class BinaryColumn:
         _check_description(self.name, self.description)
 
     def is_missing(self, codes: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which codes stand for no value: the one after those of the categories."""
+        """Return which codes mean a missing value: the one after those of categories."""
         return np.asarray(codes >= len(self.categories), np.bool_)
 
 
@@ -421,7 +424,7 @@ Column = NumberColumn | DateColumn | CategoryColumn | BinaryColumn
 
 
 def day_of(value: object) -> date | None:
-    """Return the day of a date, of a time of a day, or of words for one; None of what is none.
+    """Return the date of a date, time or text; None where it is none.
 
     Words are in ISO 8601, or days first with points: 31.1.2020.
     """
@@ -443,7 +446,7 @@ def day_of(value: object) -> date | None:
 
 
 def is_date(value: object) -> bool:
-    """Whether a value is a date, a time or a duration, or a text that looks like a date."""
+    """Return whether a value is a date, time or duration, or a text that looks like one."""
     if isinstance(value, str):
         return _DATE.fullmatch(value.strip()) is not None
     if isinstance(value, date | time | timedelta | np.datetime64 | np.timedelta64):
@@ -452,19 +455,19 @@ def is_date(value: object) -> bool:
 
 
 def are_truth(categories: Sequence[str]) -> bool:
-    """Whether categories are the words for truth values, which programs write in any case."""
+    """Return whether categories are the words for true and false, in any case."""
     return sorted(category.lower() for category in categories) == ["false", "true"]
 
 
 def zero_to_one(column: Column) -> bool:
-    """Whether a column is a number with bounds 0 and 1, and so perhaps meant as binary."""
+    """Return whether a column is a number with bounds 0 and 1, hence perhaps binary."""
     bounds = (column.lower, column.upper) if column.type == "number" else ()
     return bounds == (0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyUnit:
-    """What is protected where one person may have several rows: all rows of a person at once.
+    """The privacy unit, where all rows of a person are protected together.
 
     Parameters
     ----------
@@ -500,7 +503,7 @@ class PrivacyUnit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """Everything about a dataset that is public.
+    """The public facts of a dataset.
 
     Parameters
     ----------
@@ -562,6 +565,7 @@ class Schema:
         self._check_unit(names)
 
     def _check_unit(self, names: Sequence[str]) -> None:
+        """Refuse a privacy unit whose column is declared, or with invalid max_rows."""
         unit = self.privacy_unit
         if unit is None or unit == ROW:
             return
@@ -576,7 +580,7 @@ class Schema:
             raise ValueError("rows must be the number of units times max_rows")
 
     def with_max_rows(self, max_rows: int | None) -> "Schema":
-        """Return the schema of fewer rows of each person; this one for None.
+        """Return the schema with fewer rows of each person; unchanged for None.
 
         Raises ValueError where no persons are declared, or with fewer rows than that.
         """
@@ -592,22 +596,22 @@ class Schema:
 
     @property
     def unit_rows(self) -> int:
-        """Most rows in which neighbours differ: max_rows of the privacy unit, or 1."""
+        """Largest number of rows of a unit: max_rows, or 1."""
         return self.privacy_unit.max_rows if isinstance(self.privacy_unit, PrivacyUnit) else 1
 
     @property
     def units(self) -> int:
-        """Number of units of privacy, which is public: of persons, or of rows."""
+        """Number of privacy units, public: persons or rows."""
         return self.rows // self.unit_rows
 
     @property
     def unit(self) -> str:
-        """The privacy unit by name: the column of persons, or "row"."""
+        """Name of the privacy unit: the column of persons, or "row"."""
         return self.privacy_unit.column if isinstance(self.privacy_unit, PrivacyUnit) else ROW
 
     @property
     def protects(self) -> str:
-        """What an epsilon protects, in words."""
+        """Whom an epsilon protects, in words."""
         return protected(self.unit, self.unit_rows)
 
     @classmethod
@@ -849,11 +853,13 @@ class Schema:
         return {self.privacy_unit.column: owners.astype(str).astype(object), **columns}
 
     def _dummy_columns(self, rows: int, seed: int) -> dict[str, NDArray[Any]]:
+        """Return simulated columns from declared bounds and categories."""
         random = np.random.default_rng(seed)
         return {column.name: _dummy_values(column, rows, random) for column in self.columns}
 
 
 def _dummy_values(column: Column, rows: int, random: np.random.Generator) -> NDArray[Any]:
+    """Return simulated values of one column."""
     if not isinstance(column, NumberColumn):
         chosen = random.integers(len(column.categories), size=rows)
         words = np.array(column.categories, dtype=object)[chosen]
@@ -883,19 +889,19 @@ def _dummy_values(column: Column, rows: int, random: np.random.Generator) -> NDA
 
 
 def _are_int64(values: NDArray[np.float64]) -> bool:
-    """Whether doubles are whole numbers of 64 bits: a code need not be whole."""
+    """Return whether doubles are all whole numbers of 64 bits."""
     return bool(np.all(np.isfinite(values) & (values % 1 == 0) & (abs(values) < 2.0**63)))
 
 
 def _dummy_persons(most: int, rows: int) -> NDArray[Any]:
-    """Names of persons who have 1, 2, ... most rows in turn."""
+    """Return names of simulated persons with 1, 2, ... most rows in turn."""
     sizes = np.resize(np.arange(1, most + 1), rows)  # as many persons as rows are enough
     owners = np.repeat(np.arange(1, rows + 1), sizes)[:rows]
     return np.array([f"person {owner}" for owner in owners], dtype=object)
 
 
 def _unit_of(column: object, max_rows: object) -> PrivacyUnit | Literal["row"] | None:
-    """Return the unit that was asked for. Raises ValueError."""
+    """Return the requested privacy unit. Raises ValueError."""
     if column is not None and not isinstance(column, str):
         raise ValueError(
             f'privacy_unit must be the name of a column, or "row", and {column!r} is none'
@@ -912,10 +918,12 @@ def _unit_of(column: object, max_rows: object) -> PrivacyUnit | Literal["row"] |
 
 
 def names_of(column: str, values: Sequence[object]) -> list[str]:
-    """Return the name of each row's unit; numbers and words that read alike are the same.
+    """Return each row's unit as text; equal numbers and texts are the same unit.
 
     Raises ValueError where a value is missing or empty: such a row belongs to nobody.
     """
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        return list(map(str, values.tolist()))
     names = ["" if is_missing(value) else word_of(value).strip() for value in values]
     lacking = names.count("")
     if lacking:
@@ -1002,7 +1010,7 @@ def _declared(name: str, declaration: object, missing: Mapping[str, Any]) -> Col
 
 
 def _check_values(column: Column, values: Sequence[object]) -> None:
-    """Raise ValueError where a column's type is another one than declared."""
+    """Raise ValueError where a column's type is not the declared one."""
     if isinstance(column, NumberColumn):
         check_type(column, type_of(values))
     elif getattr(getattr(values, "dtype", None), "kind", "") in ("m", "M"):
@@ -1013,7 +1021,7 @@ def _check_values(column: Column, values: Sequence[object]) -> None:
 
 
 def check_type(column: NumberColumn, type: ValueType) -> None:
-    """Raise ValueError on a type without numbers, or codes and spikes that it cannot represent."""
+    """Raise ValueError for a non-numeric type, or codes that it cannot represent."""
     kind = "" if isinstance(type, DecimalType) else type.kind
     if isinstance(column, DateColumn):
         return
@@ -1030,31 +1038,31 @@ def check_type(column: NumberColumn, type: ValueType) -> None:
 
 
 def _code_below(lower: float) -> float:
-    """Return a number below the bounds, of theirs alone, for values that are missing."""
+    """Return a number below the bounds, determined by them, as missing code."""
     whole = math.floor(lower) - 1.0
     return whole if whole < lower else float(np.nextafter(lower, -np.inf))
 
 
 def _code(code: float) -> float:
-    """Return a missing code as a double; a float32 by its shortest decimal, so -9.9 stays -9.9."""
+    """Return a missing code as a double, a float32 by its shortest decimal."""
     return float(str(code)) if isinstance(code, np.floating) else float(code)
 
 
 def _is_list(value: object) -> bool:
-    """Whether it is a sequence or an array of values, and no text."""
+    """Return whether a value is a sequence or array, and not a text."""
     is_text = isinstance(value, str | bytes | bytearray)
     return isinstance(value, Sequence | np.ndarray) and not is_text
 
 
 def _is_number(value: object) -> bool:
-    """Whether it is a number, of Python or NumPy; truth values and durations are none."""
+    """Return whether a value is a number of Python or NumPy, and not a truth value."""
     return isinstance(value, Real | Decimal) and not isinstance(
         value, bool | np.bool_ | np.timedelta64
     )
 
 
 def _is_finite(number: float) -> bool:
-    """Whether it becomes a finite double."""
+    """Return whether a number is finite as a double."""
     try:
         return math.isfinite(number)
     except OverflowError:
@@ -1062,7 +1070,7 @@ def _is_finite(number: float) -> bool:
 
 
 def _check_flag(name: str, missing: object) -> None:
-    """Raise ValueError unless a column of categories says True or False of missing values."""
+    """Raise ValueError unless `missing` of a category column is True or False."""
     if not isinstance(missing, bool | np.bool_):
         raise ValueError(
             f"missing of {name!r} must be True (null, NaN and empty are no value) or False: it has"
@@ -1089,11 +1097,13 @@ def _category_names(name: str, categories: object) -> tuple[str, ...]:
 
 
 def _check_description(name: str, description: object) -> None:
+    """Refuse a description that is not a text. Raises ValueError."""
     if not isinstance(description, str):
         raise ValueError(f"the description of {name!r} must be a text")
 
 
 def _check_name(name: object) -> None:
+    """Refuse a column name that is not a nonempty text. Raises ValueError."""
     if not isinstance(name, str) or not name:
         raise ValueError(f"a column's name must be a word, and {name!r} is none")
 
@@ -1123,7 +1133,7 @@ class Table:
     present: NDArray[np.bool_] | None = None
 
     def within(self, schema: Schema) -> "Table":
-        """Return the rows that a schema with as many or fewer rows of each unit has.
+        """Return the rows that a schema with fewer rows of each unit has.
 
         Raises ValueError where that is none of these rows, depending on numbers of rows alone.
         """
@@ -1135,9 +1145,10 @@ class Table:
         return self.first_of_units(several, schema.unit_rows)
 
     def first_of_units(self, several: int, wanted: int) -> "Table":
-        """Return the first wanted rows of each unit, of whose rows there are several."""
+        """Return the first `wanted` of each unit's `several` rows."""
 
         def first(values: NDArray[Any]) -> NDArray[Any]:
+            """Return the values of these rows."""
             return values.reshape(-1, several)[:, :wanted].reshape(-1)
 
         kept = {name: first(values) for name, values in self.columns.items()}
@@ -1145,18 +1156,18 @@ class Table:
         return Table(kept, self.rows // several * wanted, present)
 
     def between(self, start: int, end: int) -> "Table":
-        """Return the rows from one on to before another, without copying them."""
+        """Return rows start to end (exclusive), without copying."""
         here = slice(start, end)
         kept = {name: values[here] for name, values in self.columns.items()}
         present = None if self.present is None else self.present[here]
         return Table(kept, end - start, present)
 
     def parts(self, _: Sequence[str]) -> Iterator["Table"]:
-        """Yield the rows: in one table, as they are in memory."""
+        """Yield the rows, as one table in memory."""
         yield self
 
     def whole(self, _: Sequence[str]) -> "Table":
-        """Return the rows: they are in memory."""
+        """Return the rows, which are in memory."""
         return self
 
 
@@ -1173,12 +1184,13 @@ _OPTIONAL = ("integer", "missing", "spikes", "description")
 
 
 def as_json(column: Column) -> dict[str, Any]:
-    """Return a column as JSON has it; what is not declared (missing, spikes, ...) is not there."""
+    """Return a column as JSON values, without fields that are not declared."""
     made: dict[str, Any] = {"name": column.name, "type": column.type}
     if isinstance(column, NumberColumn):
         dated = isinstance(column, DateColumn)
 
         def shown(number: float) -> Any:
+            """Return a number as JSON has it, of a column of dates as an ISO date."""
             return str(column.date_of(number)) if isinstance(column, DateColumn) else number
 
         made |= {"lower": shown(column.lower), "upper": shown(column.upper)}
@@ -1193,13 +1205,13 @@ def as_json(column: Column) -> dict[str, Any]:
 
 
 def members_of(kind: type[Column]) -> set[str]:
-    """Return the members that JSON may have of this kind of column."""
+    """Return the JSON members of this type of column."""
     derived = {"empty", "origin", *(("integer",) if kind is DateColumn else ())}
     return {field.name for field in fields(kind)} - derived
 
 
 def from_json(declared: Mapping[str, Any]) -> Column:
-    """Return the column that JSON declares. Raises ValueError, which names the column."""
+    """Return the column declared in JSON. Raises ValueError, which names it."""
     name, kind = declared.get("name"), declared.get("type")
     if kind not in COLUMN_KINDS:
         raise ValueError(f"the type of {name!r} must be one of {', '.join(COLUMN_KINDS)}")
@@ -1220,7 +1232,7 @@ def from_json(declared: Mapping[str, Any]) -> Column:
 
 
 def _columns_in(path: str | PathLike[str]) -> tuple[tuple[Column, ...], dict[str, Any]]:
-    """Return the columns of a schema file, and what else JSON says of a schema.
+    """Return the columns of a schema file, and its other JSON members.
 
     Raises ValueError, which names lines and fields, OSError.
     """
@@ -1237,12 +1249,12 @@ def _columns_in(path: str | PathLike[str]) -> tuple[tuple[Column, ...], dict[str
                 problems.append(schema_file.Problem(line, "column", str(error)))
     if problems:
         problems.sort(key=lambda problem: problem.line)
-        raise ValueError(f"{name}: {schema_file.told(problems)}")
+        raise ValueError(f"{name}: {schema_file.message_of(problems)}")
     return tuple(columns), _facts(found.others)
 
 
 def _facts(others: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what JSON says of a schema beside its columns, of a dataset's answer as well."""
+    """Return a schema's facts beside columns, from its JSON or a dataset's."""
     facts: dict[str, Any] = {}
     unit = others.get("privacy_unit")
     if isinstance(unit, Mapping):

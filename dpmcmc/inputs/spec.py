@@ -15,8 +15,10 @@ FamilyName = Literal[
     "linear",
     "poisson",
     "negative_binomial",
+    "hurdle_poisson",
     "student_t",
     "gamma",
+    "beta",
     "binomial",
     "exponential",
     "weibull",
@@ -63,7 +65,8 @@ class ModelOptions:
     noise_scale
         Known sd of the response of a linear model; if None, the sd is a parameter.
     dispersion
-        k of negative_binomial, which needs it: the variance of a count is mu + mu^2 / k.
+        k of negative_binomial, whose counts have the variance mu + mu^2 / k; if None, its log is a
+        parameter.
     degrees_of_freedom
         Of student_t, from 1 to 30: fewer for residuals with longer tails; 4 where it is None.
     variances
@@ -96,10 +99,10 @@ class ModelSpec:
     Parameters
     ----------
     family
-        Likelihood: logistic, binomial, linear, student_t, gamma, poisson, negative_binomial,
-        exponential, weibull, multinomial, ordinal, gaussian_mean or banana. Names of other software
-        are taken for these: gaussian for linear, bernoulli (or binomial, of rows with one trial
-        each) for logistic, negbinomial, categorical, cumulative, student.
+        Likelihood: logistic, binomial, linear, student_t, gamma, beta, poisson, negative_binomial,
+        hurdle_poisson, exponential, weibull, multinomial, ordinal, gaussian_mean or banana. Names
+        of other software are taken for these: gaussian for linear, bernoulli (or binomial, of rows
+        with one trial each) for logistic, negbinomial, categorical, cumulative, student, hurdle.
     formula
         Such as "y ~ a + C(b)", "cases | trials(n) ~ a" for binomial, "surv(time, event) ~ a" for
         exponential and weibull, or "~ a + b" for a family that has no response.
@@ -127,7 +130,7 @@ class ModelSpec:
     options: ModelOptions = field(default_factory=ModelOptions)
 
     def __post_init__(self) -> None:
-        """Take the names that other software gives to families."""
+        """Replace other software's names of families by ours."""
         if isinstance(self.family, str):
             object.__setattr__(self, "family", family_of(self.family, self.formula))
 
@@ -183,14 +186,14 @@ class PrivacySpec:
     max_rows: int | None = None
 
     def __post_init__(self) -> None:
-        """Take {"up_to": 4, "until": "reliable"} for what it says."""
+        """Replace {"up_to": 4, "until": "reliable"} by its record."""
         given = self.epsilon
         if isinstance(given, Mapping) and {"up_to"} <= set(given) <= {"up_to", "until"}:
             object.__setattr__(self, "epsilon", UpTo(**given))
 
     @property
     def most(self) -> float | None:
-        """The most that the job may cost, as epsilon; None beside a noise multiplier."""
+        """The largest epsilon that the job may cost; None with a noise multiplier."""
         return self.epsilon.up_to if isinstance(self.epsilon, UpTo) else self.epsilon
 
     def schema(self, schema: Schema) -> Schema:

@@ -1,4 +1,4 @@
-"""Rows that came once, kept in a temporary file until a call is over.
+"""Rows from a one-time iterator, stored in an encrypted temporary file during a call.
 
 Each column of each chunk is encrypted under a key that only this object has, so that a pass reads
 the columns that it needs, and what is left of the file after a crash is noise. It has no name in a
@@ -22,7 +22,7 @@ CHUNK_ROWS = 2**15
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Where a column of a chunk lies: which number it was encrypted under, from where, how long."""
+    """The location of a column's chunk: cipher number, offset, size and type."""
 
     number: int
     start: int
@@ -31,7 +31,7 @@ class _Chunk:
 
 
 def spooled(schema: Schema, tables: Iterable[Table]) -> Streamed:
-    """Return tables of rows, in order, as rows that can be read at every pass.
+    """Return tables of rows as Streamed rows, which can be read at every pass.
 
     All of the tables are taken here. Raises what they raise, OSError where there is no room for the
     file, and ValueError where they have another number of rows than the schema.
@@ -45,7 +45,7 @@ def spooled(schema: Schema, tables: Iterable[Table]) -> Streamed:
 
 
 class _Spool:
-    """A temporary file of chunks."""
+    """An encrypted temporary file of column chunks."""
 
     def __init__(self) -> None:
         self._cipher = AESGCM(AESGCM.generate_key(256))
@@ -55,7 +55,7 @@ class _Spool:
         self._written = self._sealed = self.rows = 0
 
     def add(self, table: Table) -> None:
-        """Write the columns of a table."""
+        """Append the columns of a table."""
         places = {}
         for name, values in table.columns.items():
             hidden = self._cipher.encrypt(self._sealed.to_bytes(12), values.tobytes(), None)
@@ -66,7 +66,7 @@ class _Spool:
         self.rows += table.rows
 
     def tables(self, names: Sequence[str]) -> Iterator[Table]:
-        """Yield the rows in order, in tables of these columns."""
+        """Yield the rows in order, as tables of these columns."""
         for rows, places in self._chunks:
             columns = {}
             for name, place in places.items():

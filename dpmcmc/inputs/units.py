@@ -77,7 +77,7 @@ def in_slots(
 
 
 def _scattered(column: Column, count: int) -> NDArray[np.float64]:
-    """Return public values (count,) that lie all over the column's range, in no order.
+    """Return public values (count,) spread over the column's range, pseudo-random.
 
     Slots that all held one value would be looked up faster than rows are, and how long a table of
     counts takes would say how many slots are empty.
@@ -102,7 +102,7 @@ def grouped(digests: NDArray[np.uint8], max_rows: int, key: bytes) -> Grouped:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Whose each row is. digests: see `Grouped`. unit_of: (rows,) the number of its unit."""
+    """The privacy unit of each row. unit_of: (rows,) number of its unit. digests: of units."""
 
     digests: NDArray[np.uint8]
     unit_of: NDArray[np.int64]
@@ -129,7 +129,7 @@ class Owners:
 
 
 def owners(digests: NDArray[np.uint8]) -> Owners:
-    """Return whose each row is, from the digests (rows, 16) of their units."""
+    """Return the privacy unit of each row, from digests (rows, 16) of their units."""
     words = np.ascontiguousarray(digests).view(f"V{DIGEST_BYTES}").ravel()
     distinct, unit_of = np.unique(words, return_inverse=True)
     return Owners(distinct.view(np.uint8).reshape(-1, DIGEST_BYTES), unit_of)

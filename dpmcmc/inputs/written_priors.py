@@ -1,7 +1,7 @@
-"""Priors as they are written: `normal(0, 0.02)`, `student_t(3, 0, 1)`, `horseshoe()`.
+"""Priors in text form: `normal(0, 0.02)`, `student_t(3, 0, 1)`, `horseshoe()`.
 
 The numbers are in the units of the columns, as results are: of age, per year of age. Those of
-horseshoe and spike_and_slab, which are of several coefficients, are of standardised ones.
+horseshoe, spike_and_slab and r2d2, which are of several coefficients, are of standardised ones.
 """
 
 import ast
@@ -17,7 +17,9 @@ FIELDS = {
     "uniform": ("lower", "upper"),
     "horseshoe": ("scale", "slab_sd"),
     "spike_and_slab": ("inclusion", "slab_sd"),
+    "r2d2": ("mean_r2", "prec_r2", "cons_d2"),
 }
+SPELLINGS = {"R2D2": "r2d2", "mean_R2": "mean_r2", "prec_R2": "prec_r2", "cons_D2": "cons_d2"}
 BOUNDED = ("normal", "laplace", "cauchy", "student_t")
 LONGEST = 200
 RIGHT = 'such as "normal(0, 0.02)", "student_t(3, 0, 1)" or "horseshoe()"'
@@ -28,7 +30,7 @@ def read_prior(text: str, pointer: str) -> tuple[str, dict[str, float]]:
     call = _call(text)
     if call is None or not isinstance(call.func, ast.Name):
         raise SpecError(pointer, f"is no prior as one writes it, {RIGHT}")
-    kind = call.func.id
+    kind = SPELLINGS.get(call.func.id, call.func.id)
     if kind not in FIELDS:
         raise SpecError(pointer, f"must be one of {', '.join(FIELDS)}{near(kind, FIELDS)}")
     names = FIELDS[kind] + (("lower", "upper") if kind in BOUNDED else ())
@@ -36,30 +38,31 @@ def read_prior(text: str, pointer: str) -> tuple[str, dict[str, float]]:
         raise SpecError(pointer, f"has too many numbers: {kind}({', '.join(FIELDS[kind])})")
     nodes: dict[str | None, ast.expr] = dict(zip(FIELDS[kind], call.args, strict=False))
     for keyword in call.keywords:
-        if keyword.arg not in names or keyword.arg in nodes:
+        name = SPELLINGS.get(keyword.arg or "", keyword.arg)
+        if name not in names or name in nodes:
             raise SpecError(pointer, f"has what {kind} does not take: {kind}({', '.join(names)})")
-        nodes[keyword.arg] = keyword.value
+        nodes[name] = keyword.value
     numbers: dict[str, float] = {}
-    for name, node in nodes.items():
+    for field, node in nodes.items():
         value: Any = None
         try:
             value = ast.literal_eval(node)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             value = None
         if not is_number(value):
-            raise SpecError(pointer, f"must have a number for {name}, {RIGHT}")
-        numbers[str(name)] = float(value)
+            raise SpecError(pointer, f"must have a number for {field}, {RIGHT}")
+        numbers[str(field)] = float(value)
     return kind, numbers
 
 
 def is_alone(prior: object) -> bool:
-    """Whether an object of JSON is one prior, and not priors by parameter, one of them "kind"."""
+    """Return whether JSON is one prior, and not an object of priors by parameter."""
     kind = prior.get("kind") if isinstance(prior, dict) else None
     return isinstance(kind, str) and "(" not in kind
 
 
 def _call(text: str) -> ast.Call | None:
-    """Return the call that a text is; None where it is something else."""
+    """Return a text parsed as a function call; None where it is none."""
     if len(text) > LONGEST:
         return None
     try:

@@ -43,7 +43,7 @@ def flush() -> None:
 
 @contextmanager
 def flushed() -> Iterator[None]:
-    """A context in which subnormal numbers are flushed to zero."""
+    """Flush subnormal numbers to zero within the context."""
     before = control()
     set_control(before | BITS)
     try:

@@ -1,19 +1,20 @@
-"""What steps at groups of rows release: score and curvature in the shape of an arrow, in one event.
+"""Noisy sums of a joint step: score and arrow-shaped curvature of coefficients and groups.
 
 Each row is in one cell at most. Its score is psi u and its curvature w u u^T, where u has the row's
-d covariates and, in the place of its cell, a number. Most of the curvature of all rows is then 0
-whatever the rows: what is released are the d (d + 1) / 2 numbers of covariates, d for each cell and
-the cell's own. It assumes nothing of its input: any row is clipped here to the caps. Proof:
-docs/proofs/noisy_quadratic.md, section 7, and docs/proofs/sums.md.
+d covariates and, in the places of its cell, k numbers. Most of the curvature of all rows is then 0
+whatever the rows: what is released are the d (d + 1) / 2 numbers of covariates, d k for each cell
+and the cell's own k (k + 1) / 2. It assumes nothing of its input: any row is clipped here to the
+caps. Proof: docs/proofs/noisy_quadratic.md, section 7, and docs/proofs/sums.md.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.inputs.blocks import SomeBlocks, each
 from dpmcmc.mechanisms.joint_sums import rounding
 from dpmcmc.mechanisms.sums import (
     MOST_COEFFICIENTS,
@@ -32,11 +33,12 @@ from dpmcmc.privacy.sites import GROUPED_QUADRATIC
 
 Floats = NDArray[np.float64]
 Parts = tuple[float, float, float, float, float]
+MOST_CELLS = 2000  # times places of each, within which the proof holds
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowCaps:
-    """What one row may add, and the parts of the event that pay for it.
+    """Caps on what one row may add, and the parts of the event spent on each sum.
 
     score: length of its vector. curvature: Frobenius norm of its matrix. square: its scalar, which
     is not negative. lengths: (k,), how many rows are longer than each is counted. shares: of the
@@ -51,7 +53,7 @@ class ArrowCaps:
 
     @property
     def units(self) -> Parts:
-        """Return what each is divided by, so that replacing a row moves it by at most its share.
+        """Return the divisors of the sums, so that a replaced row moves each by at most its share.
 
         In squares. A vector counts twice, for it may point anywhere; matrices and numbers that are
         not negative move by at most the root of two: see the proof.
@@ -75,13 +77,13 @@ class ArrowCaps:
 class ArrowBlock:
     """Some rows. covariates: (d, m). cells: (m,) of 0 to g - 1, or -1 for a row of none.
 
-    own: what u has in the place of the cell. psi, slope, square: (m,), slope not negative. counted:
-    (m,), 1, or 0 for a row that is left out, which adds nothing.
+    own: (k, m), what u has in the places of the cell. psi, slope, square: (m,), slope not negative.
+    counted: (m,), 1, or 0 for a row that is left out, which adds nothing.
     """
 
     covariates: Floats
     cells: NDArray[np.int64]
-    own: float
+    own: Floats
     psi: Floats
     slope: Floats
     square: Floats
@@ -90,10 +92,11 @@ class ArrowBlock:
 
 @dataclass(frozen=True, slots=True)
 class ArrowSums:
-    """Released. score: (d,), and (g,) of cells. curvature: (d, d), (d, g) and (g,) of cells.
+    """Noisy sums. score: (d,), and (k g,) of cells: of their first places, then of the others.
 
+    curvature: (d, d), (d, k g) and (h g,) of cells, h = k (k + 1) / 2 pairs of places in order.
     square: a number. longer: (k,) rows. rows: a number. All with noise: score_sd; curvature_sd, of
-    the diagonals and of cells, while what stands twice in the matrix has it over the root of two;
+    the diagonals, while what stands twice in the matrix has it over the root of two;
     square_sd, longer_sd, rows_sd. Those of what was not released are 0, as it is.
     """
 
@@ -113,8 +116,8 @@ class ArrowSums:
 
 
 def release(
-    blocks: Iterable[ArrowBlock],
-    size: tuple[int, int],
+    blocks: SomeBlocks[ArrowBlock],
+    size: tuple[int, int, int],
     rows: int,
     caps: ArrowCaps,
     z: float,
@@ -122,8 +125,8 @@ def release(
 ) -> ArrowSums:
     """Return the noisy sums. Privacy: one Gaussian(z) event, replace-one, for any blocks.
 
-    size: numbers of covariates and of cells. Raises ValueError for numbers for which the proof does
-    not hold; they follow from public facts.
+    size: numbers of covariates, of cells and of places of each. Raises ValueError for numbers for
+    which the proof does not hold; they follow from public facts.
     """
     _check(size, rows, caps)
     digits = digits_of(rows)
@@ -131,8 +134,8 @@ def release(
     noisy, sd = release_sums(
         random,
         GROUPED_QUADRATIC,
-        (_cells(block, size, caps, digits) for block in blocks),
-        1.0 + rounding(sum(size), rows),
+        each(partial(_cells, size, caps, digits), blocks),
+        1.0 + rounding(size[0] + size[1] * size[2], rows),
         z,
         grid=grid,
         weights=weights,
@@ -140,9 +143,11 @@ def release(
     return _read(noisy, size, caps, sd)
 
 
-def _check(size: tuple[int, int], rows: int, caps: ArrowCaps) -> None:
-    """Refuse what the proof does not cover."""
-    if not (1 <= rows < MOST_ROWS and min(size) >= 1 and sum(size) <= MOST_COEFFICIENTS):
+def _check(size: tuple[int, int, int], rows: int, caps: ArrowCaps) -> None:
+    """Refuse arguments outside the proof's assumptions."""
+    d, g, k = size
+    there = min(size) >= 1 and d + k <= MOST_COEFFICIENTS and g * k <= MOST_CELLS
+    if not (1 <= rows < MOST_ROWS and there):
         raise ValueError("too many rows or columns for exact sums")
     sizes = (caps.score, caps.curvature, caps.square)
     if not all(math.isfinite(size) and size > 0.0 for size in sizes):
@@ -151,22 +156,24 @@ def _check(size: tuple[int, int], rows: int, caps: ArrowCaps) -> None:
         raise ValueError("the shares of an event must add up to at most 1")
 
 
-def _sizes(size: tuple[int, int], caps: ArrowCaps) -> tuple[int, ...]:
-    """Return how many numbers each part of the event has."""
-    d, g = size
-    every = (d + g, d * (d + 1) // 2 + d * g + g, 1, len(caps.lengths), 1)
+def _sizes(size: tuple[int, int, int], caps: ArrowCaps) -> tuple[int, ...]:
+    """Return the number of entries of each part of the event."""
+    d, g, k = size
+    matrix = d * (d + 1) // 2 + d * k * g + k * (k + 1) // 2 * g
+    every = (d + k * g, matrix, 1, len(caps.lengths), 1)
     return tuple(
         count if unit < math.inf else 0 for count, unit in zip(every, caps.units, strict=True)
     )
 
 
-def _grids(size: tuple[int, int], caps: ArrowCaps, digits: int) -> tuple[Floats, Floats]:
-    """Return (sizes of grid cells, weights) of what `_cells` adds, see release_sums."""
-    d, g = size
+def _grids(size: tuple[int, int, int], caps: ArrowCaps, digits: int) -> tuple[Floats, Floats]:
+    """Return sizes of grid cells and weights of the entries of `_cells`, see release_sums."""
+    d, g, k = size
     fine, product = 2.0**-digits, 4.0 ** -(digits // 2)
-    matrix = np.concatenate((isometry(d), np.full(d * g, math.sqrt(2.0)), np.ones(g)))
+    border = np.full(d * k * g, math.sqrt(2.0))
+    matrix = np.concatenate((isometry(d), border, np.repeat(isometry(k), g)))
     kinds = [
-        (fine, np.ones(d + g)),
+        (fine, np.ones(d + k * g)),
         (product, matrix),
         (fine, np.ones(1)),
         (fine, np.ones(len(caps.lengths))),
@@ -177,27 +184,31 @@ def _grids(size: tuple[int, int], caps: ArrowCaps, digits: int) -> tuple[Floats,
     return np.concatenate(grids), np.concatenate([weights for _, weights in there])
 
 
-def _cells(block: ArrowBlock, size: tuple[int, int], caps: ArrowCaps, digits: int) -> Floats:
-    """Return what a block adds, in whole numbers of the cells of `_grids`."""
-    g, units, scale = size[1], caps.units, 2.0**digits
+def _cells(size: tuple[int, int, int], caps: ArrowCaps, digits: int, block: ArrowBlock) -> Floats:
+    """Return a block's sums, in whole grid cells of `_grids`."""
+    _, g, k = size
+    units, scale = caps.units, 2.0**digits
     there = (block.counted > 0.0) & (block.cells >= 0) & (block.cells < g)
     x = np.where(there, block.covariates, 0.0)
     cells, own = np.where(there, block.cells, 0), np.where(there, block.own, 0.0)
     psi, slope = (np.where(there, part, 0.0) for part in (block.psi, block.slope))
     with np.errstate(all="ignore"):
-        squared = np.einsum("dm,dm->m", x, x) + own * own
+        squared = np.einsum("dm,dm->m", x, x) + np.einsum("km,km->m", own, own)
         length = np.abs(psi) * np.sqrt(squared)
         root = np.sqrt(np.maximum(slope, 0.0))
     parts = []
     if units[0] < math.inf:
         factor = clip_factor(length, caps.score) * (scale / units[0])
-        parts += [whole(x * psi, factor).sum(axis=1), _by_cell(cells, whole(own * psi, factor), g)]
+        parts.append(whole(x * psi, factor).sum(axis=1))
+        parts += [_by_cell(cells, row, g) for row in whole(own * psi, factor)]
     if units[1] < math.inf:
         clip = clip_factor(root * root * squared, caps.curvature)
         factor = np.sqrt(clip / units[1]) * 2.0 ** (digits // 2)
         rounded, mine = whole(x * root, factor), whole(own * root, factor)
-        border = np.array([_by_cell(cells, row * mine, g) for row in rounded])
-        parts += [upper(rounded @ rounded.T), border.ravel(), _by_cell(cells, mine * mine, g)]
+        parts.append(upper(rounded @ rounded.T))
+        parts += [_by_cell(cells, row * place, g) for row in rounded for place in mine]
+        pairs = zip(*np.triu_indices(k), strict=True)
+        parts += [_by_cell(cells, mine[i] * mine[j], g) for i, j in pairs]
     if units[2] < math.inf:
         square = np.where(there, block.square, 0.0)
         parts.append(np.array([scalar_cells(square, caps.square, scale / units[2])]))
@@ -214,24 +225,25 @@ def _by_cell(cells: NDArray[np.int64], values: Floats, count: int) -> Floats:
     return np.asarray(np.bincount(cells, weights=values, minlength=count), np.float64)
 
 
-def _read(noisy: Floats, size: tuple[int, int], caps: ArrowCaps, sd: float) -> ArrowSums:
+def _read(noisy: Floats, size: tuple[int, int, int], caps: ArrowCaps, sd: float) -> ArrowSums:
     """Return noisy numbers in the units of the rows; zeros for what was not released."""
-    (d, g), units, counts = size, caps.units, _sizes(size, caps)
+    d, width = size[0], size[1] * size[2]
+    units, counts = caps.units, _sizes(size, caps)
     ends = np.cumsum(counts)
     score, matrix, square, longer, there = (
         noisy[end - count : end] * (unit if count else 0.0)
         for end, count, unit in zip(ends, counts, units, strict=True)
     )
-    score = score if counts[0] else np.zeros(d + g)
-    flat = d * (d + 1) // 2
-    matrix = matrix if counts[1] else np.zeros(flat + d * g + g)
+    score = score if counts[0] else np.zeros(d + width)
+    flat, pairs = d * (d + 1) // 2, np.repeat(isometry(size[2]), size[1])
+    matrix = matrix if counts[1] else np.zeros(flat + d * width + len(pairs))
     sds = [sd * unit if count else 0.0 for count, unit in zip(counts, units, strict=True)]
     return ArrowSums(
         score=score[:d],
         cell_score=score[d:],
         curvature=matrix_of(matrix[:flat], d),
-        border=matrix[flat : flat + d * g].reshape(d, g) / math.sqrt(2.0),
-        cell_curvature=matrix[flat + d * g :],
+        border=matrix[flat : flat + d * width].reshape(d, width) / math.sqrt(2.0),
+        cell_curvature=matrix[flat + d * width :] / pairs,
         square=float(square.sum()),
         longer=longer,
         rows=float(there.sum()),

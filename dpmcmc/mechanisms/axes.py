@@ -41,16 +41,16 @@ class Axis:
 
     @property
     def size(self) -> int:
-        """How many levels there are."""
+        """Number of levels."""
         return len(self.labels)
 
     @property
     def bins(self) -> int:
-        """How many of the levels are bins."""
+        """Number of levels that are bins."""
         return 0 if self.edges is None else len(self.edges) - 1
 
     def codes(self, table: Table) -> Integers:
-        """Return the level of each row, (rows,)."""
+        """Return the level (rows,) of each row."""
         values = table.columns[self.name]
         if not isinstance(self.column, NumberColumn) or self.edges is None:
             return values.astype(np.int64)  # that of no value is the last one
@@ -63,7 +63,7 @@ class Axis:
 
 
 def axis(column: Column, bins: Bins = BINS, *, spikes: bool = True) -> Axis:
-    """Return the levels of a column. bins: how many of equal width, or inner edges of bins.
+    """Return the levels of a column. bins: their number, of equal width, or inner edges.
 
     spikes: whether those of the column have a level each. A bin of whole numbers that holds a spike
     alone is its level. Raises SpecError on bins that do not lie within the declared bounds.
@@ -92,7 +92,7 @@ def axis(column: Column, bins: Bins = BINS, *, spikes: bool = True) -> Axis:
 
 
 def _texts(numbers: Sequence[float]) -> list[str]:
-    """Return numbers as words, with as many digits as tell them apart."""
+    """Return numbers as text, with the fewest digits that tell them apart."""
     for digits in range(6, 17):
         words = [f"{number:.{digits}g}" for number in numbers]
         if len(set(words)) == len(numbers):
@@ -101,6 +101,7 @@ def _texts(numbers: Sequence[float]) -> list[str]:
 
 
 def _edges(column: NumberColumn, bins: Bins) -> tuple[float, ...]:
+    """Return the edges of a number column's bins, outer bounds included."""
     if isinstance(bins, int):
         if not 1 <= bins <= MOST_BINS:
             raise SpecError(f"/bins/{column.name}", f"must be 1 to {MOST_BINS} bins")
@@ -119,7 +120,7 @@ def _edges(column: NumberColumn, bins: Bins) -> tuple[float, ...]:
 
 
 def _between(column: NumberColumn, edges: Sequence[float], *, even: bool) -> list[float]:
-    """Return the edges of bins of whole numbers: halfway between two of them.
+    """Return edges of bins of whole numbers, halfway between adjacent ones.
 
     even: whether they are of equal width, or of one number each where there are no more numbers.
     """

@@ -20,18 +20,18 @@ MOST_CELLS = 2**22  # of all tables of one release together
 
 
 def cells(table: Sequence[Axis]) -> int:
-    """Return how many cells a contingency table of these axes has."""
+    """Return the number of cells of a contingency table with these axes."""
     return math.prod(axis.size for axis in table)
 
 
 def check_cells(tables: Sequence[Sequence[Axis]]) -> None:
-    """Refuse more cells than are worth releasing. Raises SpecError."""
+    """Refuse more cells than are useful to release. Raises SpecError."""
     if sum(map(cells, tables)) > MOST_CELLS:
         raise SpecError("/marginals", f"have more than {MOST_CELLS} cells: take fewer or coarser")
 
 
 def counted(rows: Table, table: Sequence[Axis]) -> Floats:
-    """Return the counts of the cells, flat, the last axis fastest. Not released."""
+    """Return the exact counts of the cells, flat, last axis fastest. Not released."""
     codes = np.zeros(rows.rows, np.int64)
     for axis in table:
         codes = codes * axis.size + axis.codes(rows)
@@ -43,7 +43,7 @@ def counted(rows: Table, table: Sequence[Axis]) -> Floats:
 def released(
     statistic: Floats, parts: int, noise_multiplier: float, random: RandomSource
 ) -> Floats:
-    """Return a vector that consists of `parts` statistics of L2 sensitivity sqrt(2) with noise.
+    """Return noisy counts. statistic: of `parts` tables, each of L2 sensitivity sqrt(2).
 
     statistic: (d,). Privacy: one event Gaussian(noise_multiplier), under replace-one, for all of
     them. Noise of sd noise_sd(d, parts, noise_multiplier) on each number.
@@ -54,6 +54,6 @@ def released(
 
 
 def noise_sd(dimension: int, parts: int, noise_multiplier: float) -> float:
-    """Return the sd of the noise of `released`, rounding included in its scale."""
+    """Return the sd of the noise of `released`, with the margin for rounding."""
     unit, sd = scale_of(noise_multiplier, dimension)
     return TABLE_SENSITIVITY * math.sqrt(parts) * unit * sd

@@ -1,21 +1,27 @@
-"""What `noisy_quadratic` releases: score, curvature and two scalars in one event.
+"""Noisy sums of a Newton step: score, curvature and two scalars in one Gaussian event.
 
 All of it passes through `release`. It assumes nothing of its input: any vectors are clipped here to
 the caps. Proof: docs/proofs/noisy_quadratic.md, sections 1 and 2, and docs/proofs/sums.md.
 """
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.inputs.blocks import SomeBlocks, each
 from dpmcmc.mechanisms.sums import (
     MOST_COEFFICIENTS,
     MOST_ROWS,
+    Loops,
+    Products,
+    Vectors,
+    array_of,
     digits_of,
     isometry,
+    loops_for,
     matrix_cells,
     matrix_of,
     release_sums,
@@ -34,7 +40,7 @@ Units = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What one row may add, and the parts of the event that pay for it.
+    """Caps on what one row may add, and the parts of the event spent on each sum.
 
     score: norm of its vector. curvature, noise: Frobenius norms of its two matrices. square: its
     scalar, which is not negative. shares: of the four, together at most 1; 0 where nothing is
@@ -50,7 +56,7 @@ class Caps:
 
     @property
     def units(self) -> Units:
-        """Return what each is divided by, so that a row's squared part is at most share / 2.
+        """Return the divisors of the sums, so that a row's squared part is at most share / 2.
 
         A vector counts twice, for it may point anywhere: see the proof. inf: not released.
         """
@@ -64,29 +70,30 @@ class Caps:
 
 
 def _unit(size: float, share: float) -> float:
+    """Return the divisor of a sum of rows of at most this size; infinity for a share of 0."""
     return size / math.sqrt(share) if share > 0.0 else math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some rows. vectors: (p, m). square: (m,).
+    """Statistics of some rows. vectors: (p, m). square: (m,).
 
     curvature, noise: each of (p, m); a row's matrix is the sum of their squares. counted: (m,), 1,
     or 0 for a row that is left out, all of which is then 0; None where no row may be. minus: as
     curvature, whose squares are subtracted from it.
     """
 
-    vectors: Floats
-    curvature: tuple[Floats, ...]
-    noise: tuple[Floats, ...]
+    vectors: Vectors
+    curvature: tuple[Vectors, ...]
+    noise: tuple[Vectors, ...]
     square: Floats
     counted: Floats | None = None
-    minus: tuple[Floats, ...] = ()
+    minus: tuple[Vectors, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Released. score: (p,). curvature, noise: (p, p). square: a number. sds: of their noise.
+    """Noisy sums. score: (p,). curvature, noise: (p, p). square: number. sds: of their noise.
 
     Of a matrix, in the isometry that doubles the squares above the diagonal. rows: how many there
     are, or about how many were not left out, with noise of this sd.
@@ -102,7 +109,7 @@ class Sums:
 
 
 def release(
-    blocks: Iterable[Block],
+    blocks: SomeBlocks[Block],
     dimension: int,
     rows: int,
     caps: Caps,
@@ -123,7 +130,7 @@ def release(
     noisy, sd = release_sums(
         random,
         NOISY_QUADRATIC,
-        _cells(blocks, caps, digits_of(rows), gaps=gaps),
+        each(partial(_cells, caps, digits_of(rows), gaps, loops_for(rows * dimension)), blocks),
         1.0 + rounding(dimension, rows),
         z,
         grid=grid,
@@ -138,30 +145,29 @@ def release(
     return replace(sums, rows=there, rows_sd=sd * COUNT_SCALE)
 
 
-def _cells(blocks: Iterable[Block], caps: Caps, digits: int, *, gaps: bool) -> Iterator[Floats]:
-    """Return what each block adds, in whole numbers of the cells of `_grids`."""
+def _cells(caps: Caps, digits: int, gaps: bool, loops: Loops, block: Block) -> Floats:
+    """Return a block's sums, in whole grid cells of `_grids`."""
     units, scale = caps.units, 2.0**digits
-    for block in blocks:
-        block = _without(block) if gaps else block
-        parts = []
-        if units[0] < math.inf:
-            parts.append(vector_cells(block.vectors, caps.score, scale / units[0]))
-        for roots, cap, unit, minus in (
-            (block.curvature, caps.curvature, units[1], block.minus),
-            (block.noise, caps.noise, units[2], ()),
-        ):
-            if unit < math.inf:
-                flat = matrix_cells(roots, cap, unit, 2.0 ** (digits // 2), minus, caps.minus)
-                parts.append(upper(flat))
-        if units[3] < math.inf:
-            parts.append(np.array([scalar_cells(block.square, caps.square, scale / units[3])]))
-        if gaps:
-            parts.append(np.array([scalar_cells(_ones(block), 1.0, scale / COUNT_SCALE)]))
-        yield np.concatenate(parts)
+    block = _without(block) if gaps else block
+    parts = []
+    if units[0] < math.inf:
+        parts.append(vector_cells(block.vectors, caps.score, scale / units[0], loops))
+    for roots, cap, unit, minus in (
+        (block.curvature, caps.curvature, units[1], block.minus),
+        (block.noise, caps.noise, units[2], ()),
+    ):
+        if unit < math.inf:
+            flat = matrix_cells(roots, cap, unit, 2.0 ** (digits // 2), minus, caps.minus, loops)
+            parts.append(upper(flat))
+    if units[3] < math.inf:
+        parts.append(np.array([scalar_cells(block.square, caps.square, scale / units[3])]))
+    if gaps:
+        parts.append(np.array([scalar_cells(_ones(block), 1.0, scale / COUNT_SCALE)]))
+    return np.concatenate(parts)
 
 
 def _grids(d: int, units: Units, digits: int, *, gaps: bool) -> tuple[Floats, Floats]:
-    """Return (sizes of cells, weights) of what `_cells` adds, see release_sums."""
+    """Return sizes of grid cells and weights of the entries of `_cells`, see release_sums."""
     fine, flat = 2.0**-digits, d * (d + 1) // 2
     grids = [np.full(d, fine), *(np.full(flat, 4.0 ** -(digits // 2)),) * 2, np.array([fine])]
     weights = [np.ones(d), isometry(d), isometry(d), np.ones(1)]
@@ -170,31 +176,39 @@ def _grids(d: int, units: Units, digits: int, *, gaps: bool) -> tuple[Floats, Fl
 
 
 def _without(block: Block) -> Block:
-    """Return the block with 0 in the place of rows that are left out."""
+    """Return the block with zeros in place of rows that are left out."""
     if block.counted is None:
         return block
     there = block.counted > 0.0
+
+    def of(vectors: Vectors) -> Vectors:
+        """Return vectors (p, m) with zeros in place of those of rows that are left out."""
+        if isinstance(vectors, Products):
+            return vectors.without(there)
+        return np.where(there, vectors, 0.0)
+
     return Block(
-        np.where(there, block.vectors, 0.0),
-        tuple(np.where(there, part, 0.0) for part in block.curvature),
-        tuple(np.where(there, part, 0.0) for part in block.noise),
+        of(block.vectors),
+        tuple(map(of, block.curvature)),
+        tuple(map(of, block.noise)),
         np.where(there, block.square, 0.0) if len(block.square) else block.square,
         there.astype(np.float64),
-        tuple(np.where(there, part, 0.0) for part in block.minus),
+        tuple(map(of, block.minus)),
     )
 
 
 def _ones(block: Block) -> Floats:
-    return np.ones(block.vectors.shape[1]) if block.counted is None else block.counted
+    """Return (m,) ones for rows that count, zeros for others."""
+    return np.ones(array_of(block.vectors).shape[1]) if block.counted is None else block.counted
 
 
 def rounding(dimension: int, rows: int) -> float:
-    """Return what the weights above the diagonal may add to the sensitivity by rounding."""
+    """Return what rounding of weights above the diagonal adds to the sensitivity."""
     return rows * (dimension + 1.0) * 2.0**-50
 
 
 def _check(dimension: int, rows: int, caps: Caps) -> None:
-    """Refuse what the proof does not cover."""
+    """Refuse arguments outside the proof's assumptions."""
     sizes = (caps.score, caps.curvature, caps.noise, caps.square)
     if not (1 <= rows < MOST_ROWS and 1 <= dimension <= MOST_COEFFICIENTS):
         raise ValueError("too many rows or columns for exact sums")
@@ -207,7 +221,7 @@ def _check(dimension: int, rows: int, caps: Caps) -> None:
 
 
 def _read(noisy: Floats, d: int, units: Units, sd: float) -> Sums:
-    """Return noisy numbers in the units of the rows; zeros for what was not released."""
+    """Return the noisy sums, scaled to the rows' units; zeros for what was not released."""
     sizes, parts, at = (d, d * (d + 1) // 2, d * (d + 1) // 2, 1), [], 0
     for size, unit in zip(sizes, units, strict=True):
         here = size if unit < math.inf else 0

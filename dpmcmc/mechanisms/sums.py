@@ -1,4 +1,4 @@
-"""Clip rows, round them, add them up exactly, add noise: how sums over rows are released.
+"""Clip rows, round them, add them exactly and add noise: how all sums over rows are released.
 
 Rows come in blocks, however they were split. What a block adds is whole numbers of cells of a
 public grid, which float64 adds exactly: sums of blocks can be made anywhere and added in any order.
@@ -6,11 +6,16 @@ Every release of sums goes through `release_sums`. Proof: docs/proofs/sums.md.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpmcmc.base.loading import loaded
+from dpmcmc.inputs.blocks import SomeBlocks, added
 from dpmcmc.kernels.arithmetic.rounding import CLIP_MARGIN
 from dpmcmc.privacy.discrete import gaussian_noise, noisy_sums
 from dpmcmc.privacy.noise import RandomSource
@@ -19,12 +24,13 @@ from dpmcmc.privacy.sites import Site, check
 Floats = NDArray[np.float64]
 MOST_ROWS, MOST_COEFFICIENTS = 2**31, 250  # within which the proof holds
 EXACT_BITS = 51  # of a sum
+MANY_NUMBERS = 2**21  # in all rows, from which on loops over them are compiled
 
 
 def release_sums(
     random: RandomSource,
     site: Site,
-    blocks: Iterable[Floats],
+    blocks: SomeBlocks[Floats],
     sensitivity: float,
     noise_multiplier: float,
     *,
@@ -47,90 +53,164 @@ def release_sums(
     return noisy_sums(sums, charged, noise_multiplier, noise), noise_multiplier * charged
 
 
-def added(blocks: Iterable[Floats]) -> Floats:
-    """Return the sum of blocks of whole numbers: the same bits however rows were split."""
-    total = np.zeros(())
-    for block in blocks:
-        total = total + block
-    return total
-
-
 def digits_of(rows: int) -> int:
-    """Return the binary digits of a row's entry, at most 1 in size, with which sums are exact."""
+    """Return the binary digits of a row's entry (at most 1 in size) for exact sums."""
     return EXACT_BITS - math.ceil(math.log2(rows + 1.0))
 
 
-def vector_cells(vectors: Floats, cap: float, scale: float) -> Floats:
-    """Return the sum (p,) of rows (p, m) clipped to norm cap, times scale, in whole numbers."""
-    size = np.sqrt(np.einsum("pm,pm->m", vectors, vectors))
-    return np.asarray(whole(vectors, clip_factor(size, cap) * scale).sum(axis=1))
+@dataclass(frozen=True, slots=True)
+class Products:
+    """Vectors (p, m) of rows: the sum over k of bases (k, p, m) times parts (k, m)."""
+
+    bases: Floats
+    parts: Floats
+
+    def array(self) -> Floats:
+        """Return the vectors."""
+        total: Floats = self.bases[0] * self.parts[0]
+        for base, part in zip(self.bases[1:], self.parts[1:], strict=True):
+            total += base * part
+        return total
+
+    def without(self, there: NDArray[np.bool_]) -> "Products":
+        """Return the vectors with zeros where a row (m,) is left out."""
+        return Products(self.bases, np.where(there, self.parts, 0.0))
 
 
-def matrix_cells(
-    roots: tuple[Floats, ...],
-    cap: float,
-    unit: float,
-    scale: float,
-    minus: tuple[Floats, ...] = (),
-    most: float = 0.0,
-) -> Floats:
-    """Return the sum (p, p) of rows' matrices clipped to Frobenius norm cap, in whole numbers.
+Vectors = Floats | Products
 
-    A matrix of roots r, (p, m) each, has norm at most the sum of |r|^2: that is what is clipped.
-    The sum is over unit, times scale^2. minus: roots whose squares are subtracted; they count in
-    what is clipped to cap, and by themselves are clipped to most.
+
+def array_of(vectors: Vectors) -> Floats:
+    """Return vectors as an array (p, m)."""
+    return vectors.array() if isinstance(vectors, Products) else vectors
+
+
+class Loops(NamedTuple):
+    """The loops over the vectors of a block of rows; the same bits whoever runs them.
+
+    squares: vectors -> squared lengths (m,). whole: see `whole`.
     """
-    size = _sizes(roots)
-    if minus:
-        taken = _sizes(minus)
-        clip = np.minimum(clip_factor(size + taken, cap), clip_factor(taken, most))
-    else:
-        clip = clip_factor(size, cap)
-    factor = np.sqrt(clip / unit) * scale
-    total = np.zeros((len(roots[0]), len(roots[0])))
-    for root in roots:
-        rounded = whole(root, factor)
-        total += rounded @ rounded.T
-    for root in minus:
-        rounded = whole(root, factor)
-        total -= rounded @ rounded.T
-    return total
+
+    squares: Callable[[Vectors], Floats]
+    whole: Callable[[Vectors, Floats], Floats]
 
 
-def _sizes(roots: tuple[Floats, ...]) -> Floats:
-    """Return (m,), the sum of squared norms of roots (p, m)."""
-    size = np.zeros(roots[0].shape[1])
-    for root in roots:
-        size += np.einsum("pm,pm->m", root, root)
-    return size
-
-
-def scalar_cells(values: Floats, cap: float, scale: float) -> float:
-    """Return the sum of values (m,) clipped to [0, cap], times scale, in whole numbers."""
-    clipped = np.fmin(np.fmax(np.nan_to_num(values, nan=0.0), 0.0), cap)
-    return float(np.trunc(clipped * (CLIP_MARGIN * scale)).sum())
+def squares(vectors: Vectors) -> Floats:
+    """Return the squared lengths (m,) of vectors (p, m)."""
+    rows = array_of(vectors)
+    return np.asarray(np.einsum("pm,pm->m", rows, rows))
 
 
 def clip_factor(size: Floats, cap: float) -> Floats:
-    """Return (m,) factors that bring sizes to at most cap; 0 for what is no number."""
+    """Return factors (m,) that bring sizes to at most cap; 0 for NaN."""
     with np.errstate(all="ignore"):
         factor = CLIP_MARGIN * np.minimum(1.0, cap / np.where(size > 0.0, size, 1.0))
     return np.where(np.isfinite(size), factor, 0.0)
 
 
-def whole(vectors: Floats, scale: Floats) -> Floats:
-    """Return vectors (p, m) times scale (m,), towards zero to whole numbers; 0 for a lost row."""
+def whole(vectors: Vectors, scale: Floats) -> Floats:
+    """Return vectors (p, m) times scale (m,), rounded towards zero; 0 for a row left out."""
     with np.errstate(all="ignore"):
-        return np.where(scale > 0.0, np.trunc(vectors * scale), 0.0)
+        cells = array_of(vectors) * scale
+        np.trunc(cells, out=cells)
+    lost = ~(scale > 0.0)
+    if lost.any():
+        cells[..., lost] = 0.0
+    return cells
+
+
+@cache
+def _kernels() -> Any:
+    """Return the compiled loops."""
+    return loaded("dpmcmc.kernels.compiled.row_vectors")
+
+
+def _compiled_squares(vectors: Vectors) -> Floats:
+    """Return what `squares` does."""
+    rows = _products_of(vectors)
+    out = np.empty(rows.bases.shape[2])
+    _kernels().squares(rows.bases, rows.parts, out)
+    return out
+
+
+def _compiled_whole(vectors: Vectors, scale: Floats) -> Floats:
+    """Return what `whole` does."""
+    rows = _products_of(vectors)
+    out = np.empty(rows.bases.shape[1:])
+    _kernels().whole(rows.bases, rows.parts, scale, out)
+    return out
+
+
+def _products_of(vectors: Vectors) -> Products:
+    """Return vectors as contiguous products."""
+    if isinstance(vectors, Products):
+        return Products(*map(np.ascontiguousarray, (vectors.bases, vectors.parts)))
+    return Products(np.ascontiguousarray(vectors)[None], np.ones((1, vectors.shape[1])))
+
+
+PLAIN = Loops(squares, whole)
+COMPILED_LOOPS = Loops(_compiled_squares, _compiled_whole)
+
+
+def loops_for(numbers: int) -> Loops:
+    """Return compiled loops for so many numbers in all rows, or those of NumPy.
+
+    For fewer the compiler takes longer to load than it saves.
+    """
+    return COMPILED_LOOPS if numbers >= MANY_NUMBERS else PLAIN
+
+
+def vector_cells(vectors: Vectors, cap: float, scale: float, loops: Loops = PLAIN) -> Floats:
+    """Return the sum (p,) of rows (p, m) clipped to norm cap, times scale, in whole cells."""
+    size = np.sqrt(loops.squares(vectors))
+    return np.asarray(loops.whole(vectors, clip_factor(size, cap) * scale).sum(axis=1))
+
+
+def matrix_cells(
+    roots: tuple[Vectors, ...],
+    cap: float,
+    unit: float,
+    scale: float,
+    minus: tuple[Vectors, ...] = (),
+    most: float = 0.0,
+    loops: Loops = PLAIN,
+) -> Floats:
+    """Return the sum (p, p) of rows' matrices clipped to Frobenius norm cap, in grid cells.
+
+    A matrix of roots r, (p, m) each, has norm at most the sum of |r|^2: that is what is clipped.
+    The sum is over unit, times scale^2. minus: roots whose squares are subtracted; they count in
+    what is clipped to cap, and by themselves are clipped to most.
+    """
+    size = sum(map(loops.squares, roots), np.zeros(()))
+    if minus:
+        taken = sum(map(loops.squares, minus), np.zeros(()))
+        clip = np.minimum(clip_factor(size + taken, cap), clip_factor(taken, most))
+    else:
+        clip = clip_factor(size, cap)
+    factor = np.sqrt(clip / unit) * scale
+    total = np.zeros(())
+    for root in roots:
+        rounded = loops.whole(root, factor)
+        total = total + rounded @ rounded.T
+    for root in minus:
+        rounded = loops.whole(root, factor)
+        total = total - rounded @ rounded.T
+    return total
+
+
+def scalar_cells(values: Floats, cap: float, scale: float) -> float:
+    """Return the sum of values (m,) clipped to [0, cap], times scale, in whole numbers."""
+    clipped = np.fmin(np.fmax(values, 0.0), cap)  # 0 for what is no number
+    return float(np.trunc(clipped * (CLIP_MARGIN * scale)).sum())
 
 
 def upper(matrix: Floats) -> Floats:
-    """Return the diagonal of a symmetric matrix and what is above it, as a vector."""
+    """Return the upper triangle of a symmetric matrix, diagonal included, as a vector."""
     return np.asarray(matrix[..., *np.triu_indices(matrix.shape[-1])])
 
 
 def isometry(d: int) -> Floats:
-    """Return what `upper` is multiplied by to have the norm of its matrix (d, d)."""
+    """Return the factors of `upper` that give it the Frobenius norm of its matrix (d, d)."""
     rows, columns = np.triu_indices(d)
     return np.where(rows == columns, 1.0, math.sqrt(2.0))
 
@@ -141,7 +221,7 @@ def svec(matrix: Floats) -> Floats:
 
 
 def matrix_of(flat: Floats, d: int) -> Floats:
-    """Return the symmetric matrices (..., d, d) that svec makes flat."""
+    """Return the symmetric matrices (..., d, d) of vectors that svec returned."""
     rows, columns = np.triu_indices(d)
     matrices = np.empty((*flat.shape[:-1], d, d))
     matrices[..., rows, columns] = flat / isometry(d)

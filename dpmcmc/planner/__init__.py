@@ -1,4 +1,4 @@
-"""Public facts and a budget become a complete job: its cost, and what to expect of it."""
+"""The planner: completes a job from public facts and a budget, and predicts its quality."""
 
 from dpmcmc.planner.planning import (
     BasePlan,

@@ -1,4 +1,4 @@
-"""What no plan can be made of is refused: numbers out of range, and jobs that are too long."""
+"""Checks of a job before it is planned: numbers in range, types right, run time bounded."""
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
@@ -33,7 +33,7 @@ WORDS = {
 
 
 def check_kinds(options: Any, pointer: str, known: Sequence[str] = ()) -> None:
-    """Refuse a field of a dataclass, or of one in it, that holds another kind of thing.
+    """Refuse a field, of a dataclass or of one nested in it, with a value of the wrong type.
 
     known: names of fields that are checked elsewhere. Raises SpecError at the field.
     """
@@ -49,6 +49,7 @@ def check_kinds(options: Any, pointer: str, known: Sequence[str] = ()) -> None:
 
 
 def _is(value: object, kind: Any) -> bool:
+    """Return whether a value is of a type that the annotation allows."""
     origin = get_origin(kind) or kind
     if origin is Literal:
         return isinstance(value, str) and value in get_args(kind)
@@ -60,7 +61,7 @@ def _is(value: object, kind: Any) -> bool:
 
 
 def _right(value: object, kinds: Sequence[Any]) -> str:
-    """Return what would be right."""
+    """Return in words which types are allowed."""
     words: list[str] = []
     for kind in kinds:
         origin = get_origin(kind) or kind
@@ -83,7 +84,7 @@ MAX_NUMBERS = 20_000_000
 
 
 def check_spec(schema: Schema, spec: JobSpec) -> None:
-    """Refuse every number that no plan can be made of."""
+    """Refuse numbers of a job that are out of range. Raises SpecError."""
     if not isinstance(schema, Schema) or not isinstance(spec, JobSpec):
         raise TypeError("a plan takes a Schema and a JobSpec, in this order")
     model, options, privacy = spec.model, spec.sampler, spec.privacy
@@ -119,7 +120,7 @@ def check_spec(schema: Schema, spec: JobSpec) -> None:
 
 
 def check_epsilon(privacy: PrivacySpec) -> None:
-    """Refuse an epsilon that is none. Raises SpecError."""
+    """Refuse an epsilon out of range. Raises SpecError."""
     given = privacy.epsilon
     if not isinstance(given, UpTo):
         if given is not None and not is_number(given):
@@ -134,7 +135,7 @@ def check_epsilon(privacy: PrivacySpec) -> None:
 
 
 def _check_until(spec: JobSpec) -> None:
-    """Refuse rounds where nothing ends them, and a job until reliable that is to spend all."""
+    """Refuse rounds without a condition to end, and conditions that contradict the budget."""
     rounds = getattr(spec.sampler, "rounds", None)
     _check_count("/sampler/rounds", rounds, 1, MOST_ROUNDS)
     if isinstance(spec.privacy.epsilon, UpTo):
@@ -146,13 +147,13 @@ def _check_until(spec: JobSpec) -> None:
 
 
 def _check_proposal(proposal: Proposal | ComponentProposal) -> None:
-    """Refuse scales that are none."""
+    """Refuse proposal scales out of range."""
     _check_number("/sampler/proposal/scale", proposal.scale, 1e-60, 1e3)
     _check_number("/sampler/proposal/stretch", proposal.stretch, 1.0, MOST_STRETCH)
 
 
 def _check_options(model: ModelSpec) -> None:
-    """Refuse options that are another family's, and numbers that are none."""
+    """Refuse options of another family, and numbers out of range."""
     known = MODELS[model.family].options
     for option in fields(model.options):
         value, pointer = getattr(model.options, option.name), f"/model/options/{option.name}"
@@ -167,7 +168,7 @@ def _check_options(model: ModelSpec) -> None:
 
 
 def _check_number(pointer: str, value: float | None, least: float, most: float) -> None:
-    """Refuse what is not within [least, most]; not a number is neither."""
+    """Refuse a value outside [least, most], or NaN."""
     if value is None:
         return
     if not is_number(value) or not least <= value <= most:
@@ -175,12 +176,13 @@ def _check_number(pointer: str, value: float | None, least: float, most: float) 
 
 
 def _check_count(pointer: str, value: int | None, least: int, most: int) -> None:
+    """Refuse a whole number outside [least, most]."""
     if value is not None and (type(value) is not int or not least <= value <= most):
         raise SpecError(pointer, f"must be a whole number between {least} and {most}")
 
 
 def check_length(design: Design, spec: JobSpec) -> None:
-    """Refuse chains of too many numbers, and a warm-up that leaves no draw."""
+    """Refuse chains with too many numbers, and a warm-up that leaves no draw."""
     options, d = spec.sampler, len(MODELS[spec.model.family].parameters(design, spec.model))
     steps, chains = options.num_steps or 1, options.num_chains or 1
     warmup = options.num_warmup
@@ -191,7 +193,7 @@ def check_length(design: Design, spec: JobSpec) -> None:
 
 
 def check_size(design: Design, spec: JobSpec) -> None:
-    """Refuse what would take a worker too long or too much memory."""
+    """Refuse jobs that would take a worker too long or too much memory."""
     check_length(design, spec)
     if seconds(design, spec) > MOST_SECONDS:
         raise SpecError("/sampler/num_steps", f"would run for more than {MOST_SECONDS:g} seconds")

@@ -16,7 +16,7 @@ from dpmcmc.samplers.starting import beginning
 
 @dataclass(frozen=True, eq=False)  # no slots: a plan asks for the same facts some hundred times
 class PublicFacts:
-    """The design and the model of a job. Of spec only the model is used."""
+    """The design and model of a job. Of spec only the model is used."""
 
     design: Design
     spec: JobSpec
@@ -41,7 +41,7 @@ class PublicFacts:
     def of_release(self) -> Facts:
         """Return the public facts that releases plan with."""
         prior = prior_of(self.form, len(self.form.start))[1]
-        gaps = self.design.gaps
+        gaps, options = self.design.gaps, self.spec.model.options
         return Facts(
             self.known,
             self.form.max_row_norm,
@@ -49,10 +49,11 @@ class PublicFacts:
             family=self.spec.model.family,
             gaps=gaps,
             holders=self.design.schema.holders,
-            known_scale=self.spec.model.options.noise_scale is not None,
+            known_scale=options.noise_scale is not None or options.dispersion is not None,
             unit_rows=self.design.schema.unit_rows,
             persons=self.design.schema.unit != ROW,
             groups=0 if self.design.grouping is None else self.design.grouping.count,
+            effects=2 if self.design.slope else 1,
         )
 
     def assumptions(self, spec: JobSpec) -> Assumptions:
@@ -61,13 +62,13 @@ class PublicFacts:
 
     @cached_property
     def guess_of_large(self) -> Guess:
-        """Return the guess of a posterior of large effects: the usual one where there is none."""
+        """Return the guess of a posterior with large effects; the usual one where there is none."""
         guess = MODELS[self.spec.model.family].guess_of_large
         return self.known.guess if guess is None else guess(self.design, self.spec)
 
 
 def mu_of(spec: JobSpec) -> float | None:
-    """Return the budget, where an epsilon is given."""
+    """Return the mu of the job's budget; None without an epsilon."""
     if spec.privacy.most is None:
         return None
     return accountant.mu_of_epsilon(spec.privacy.most, spec.privacy.delta)

@@ -1,4 +1,4 @@
-"""Public facts and a budget become a complete job: what it costs and what it is expected to give.
+"""Plans of jobs: from public facts and a budget to cost, options and expected quality.
 
 Pure: nothing here sees a row. experiments/ess_per_step.py measures what a budget buys and
 the constants used here.
@@ -80,7 +80,7 @@ SPLITMIX_CONSTANTS = tuple(
 
 
 def check_pair(design: Design, model: ModelSpec) -> None:
-    """Refuse a response of two columns where the family has one, and the other way round."""
+    """Refuse a response of two columns where the family takes one, and vice versa."""
     known = MODELS[model.family]
     if design.kind == known.pair:
         return
@@ -93,7 +93,7 @@ def check_pair(design: Design, model: ModelSpec) -> None:
 
 @lru_cache(maxsize=256)  # the same question is planned at one budget after the other
 def check_dependence(design: Design) -> None:
-    """Refuse columns that are a sum of others whatever the row: SpecError."""
+    """Refuse columns that are linearly dependent for every possible row. Raises SpecError."""
     if design.answer is None:
         return
     x = _points(design)
@@ -113,7 +113,7 @@ def check_dependence(design: Design) -> None:
 
 
 def _why(design: Design, column: int, others: list[int]) -> str:
-    """Say which columns, and what to do."""
+    """Return in words which columns are dependent, and the remedy."""
     names = [repr(design.parameters[k]) for k in others]
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return (
@@ -123,7 +123,7 @@ def _why(design: Design, column: int, others: list[int]) -> str:
 
 
 def _points(design: Design) -> Floats:
-    """Return the design (d, m) at random points of the declared domain, many of them at its ends.
+    """Return the design (d, m) at quasi-random points of the declared domain and at its ends.
 
     Functions may be steep there, and flat everywhere else.
     """
@@ -144,7 +144,7 @@ def _points(design: Design) -> Floats:
 
 
 def _scattered(count: int, stream: int) -> Floats:
-    """Return quasi-random numbers of [0, 1), the same in every call.
+    """Return quasi-random numbers in [0, 1), the same at each call.
 
     Source: Steele, Lea and Flood 2014, SplitMix.
     """
@@ -158,7 +158,7 @@ def _scattered(count: int, stream: int) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a job costs under the dataset's relation. mu: of Gaussian DP, where it has one."""
+    """The cost of a job under the dataset's neighbouring relation. mu: of Gaussian DP, or None."""
 
     epsilon: float
     delta: float
@@ -167,7 +167,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class BasePlan(ABC):
-    """What the plan of every kind of job has. spec: what is run, with nothing left open.
+    """The plan of a job of any kind. spec: the job with every option filled in.
 
     The last fields hold of chains, and say nothing of what has none.
     """
@@ -189,12 +189,12 @@ class BasePlan(ABC):
     @property
     @abstractmethod
     def algorithm(self) -> str:
-        """By its name."""
+        """Name of the algorithm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan(BasePlan):
-    """A complete job. spec: with nothing left open.
+    """A complete job. spec: the job with every option filled in.
 
     expected_ess, expected_width, usable, reasons: see `plan`. covariates: columns of the formula.
     rounds: of a job that goes on until its result is reliable, the epsilon that is paid after each
@@ -209,12 +209,12 @@ class Plan(BasePlan):
 
     @property
     def algorithm(self) -> str:
-        """Sampler or release, by its name."""
+        """Name of the sampler or release."""
         return self.spec.sampler.algorithm
 
 
 def event(schema: Schema, spec: JobSpec) -> Event:
-    """Return everything that a resolved job does to the data, which is what it costs.
+    """Return the event of a resolved job: all its accesses to the data, which it pays for.
 
     Where the schema has a privacy unit, the event is on units. Raises SpecError where the job is
     open.
@@ -242,14 +242,14 @@ def noise_event(schema: Schema, spec: JobSpec) -> Event:
     else:
         chains_know(spec.model.family)
     algorithm = ALGORITHMS[spec.sampler.algorithm]
-    happens = algorithm.event(spec.sampler, spec.privacy.noise_multiplier, schema.rows)
-    _check_noise(happens)
-    return happens
+    job_event = algorithm.event(spec.sampler, spec.privacy.noise_multiplier, schema.rows)
+    _check_noise(job_event)
+    return job_event
 
 
-def _check_noise(happens: Event) -> None:
-    """Refuse noise multipliers, asked for or derived, for which no noise is drawn."""
-    apart = happens.events if isinstance(happens, Parallel) else (happens,)  # by data holder
+def _check_noise(job_event: Event) -> None:
+    """Refuse noise multipliers outside the range for which noise can be drawn."""
+    apart = job_event.events if isinstance(job_event, Parallel) else (job_event,)  # by data holder
     # other parallel parts are no noise that is known
     for leaf in [leaf for part in apart for leaf in leaves(part) or (part,)]:
         base = leaf.event if isinstance(leaf, WithoutReplacement) else leaf
@@ -260,14 +260,14 @@ def _check_noise(happens: Event) -> None:
             raise SpecError("/privacy", message)
 
 
-def cost_of(happens: Event, delta: float) -> Cost:
-    """Return what an event costs, rounded up."""
-    mu = accountant.gdp_mu(happens)
-    return Cost(accountant.epsilon(happens, delta), delta, mu if math.isfinite(mu) else None)
+def cost_of(job_event: Event, delta: float) -> Cost:
+    """Return the cost of an event, rounded up."""
+    mu = accountant.gdp_mu(job_event)
+    return Cost(accountant.epsilon(job_event, delta), delta, mu if math.isfinite(mu) else None)
 
 
 def _check_cost(cost: Cost) -> None:
-    """Refuse a job that is booked at epsilon 0: what costs nothing gives nothing."""
+    """Refuse a job whose cost rounds to epsilon 0."""
     if not cost.epsilon > 0.0:
         message = f"the job costs epsilon 0 at delta {cost.delta:g}: ask for less noise"
         raise SpecError("/privacy/noise_multiplier", message)
@@ -277,7 +277,7 @@ def _check_cost(cost: Cost) -> None:
 def plan(
     schema: Schema, spec: JobSpec, *, advise: bool = True, earlier: Sequence[Earlier] = ()
 ) -> Plan:
-    """Return a complete job: options filled in, its cost and its expected quality. It reads no row.
+    """Return the complete job: options, cost and expected quality. Reads no row.
 
     `expected_ess` is the bulk effective sample size that ArviZ is expected to report after warm-up,
     all chains together, averaged over the parameters; None where nothing is known of how a sampler
@@ -350,8 +350,8 @@ def plan(
         spec = named(spec, filled.spec.sampler.algorithm)
     resolved = filled.spec
     check_size(design, resolved)
-    happens = event(schema, resolved)
-    cost = cost_of(happens, spec.privacy.delta)
+    job_event = event(schema, resolved)
+    cost = cost_of(job_event, spec.privacy.delta)
     _check_cost(cost)
     goes_on = getattr(resolved.sampler, "rounds", None) is not None and resolved.spend != "all"
     rounds = _costs_of_rounds(schema, resolved) if goes_on else ()
@@ -366,7 +366,7 @@ def plan(
     found = warnings(facts, spec, filled, cost.epsilon) if advise else ()
     return Plan(
         spec=resolved,
-        event=happens,
+        event=job_event,
         cost=cost,
         noise_multiplier=resolved.privacy.noise_multiplier or math.nan,
         num_steps=resolved.sampler.num_steps or 0,
@@ -385,7 +385,7 @@ def plan(
 
 
 def _that_goes_on(spec: JobSpec) -> JobSpec:
-    """Return a job with an algorithm that can go on until its result is reliable.
+    """Return the job with an algorithm that can spend in rounds until it is reliable.
 
     Raises SpecError where there is none for it.
     """
@@ -401,7 +401,7 @@ def _that_goes_on(spec: JobSpec) -> JobSpec:
 
 
 def _costs_of_rounds(schema: Schema, spec: JobSpec) -> tuple[float, ...]:
-    """Return the epsilon of a resolved job that ends after each of its rounds."""
+    """Return the cumulative epsilon of a resolved job after each of its rounds."""
     options: Any = spec.sampler
     multipliers = round_multipliers(spec.privacy.noise_multiplier or math.nan, options.rounds)
     costs, spent = [], 0.0
@@ -414,7 +414,7 @@ def _costs_of_rounds(schema: Schema, spec: JobSpec) -> tuple[float, ...]:
 
 
 def _of_rounds(rounds: Sequence[float]) -> str:
-    """Say what a job that goes on pays, round by round."""
+    """Return in words what a job in rounds pays after each round."""
     if len(rounds) == 1:
         return "this budget is too small to be spent in parts: all of it is one round"
     *some, last = [f"{epsilon:.3g}" for epsilon in rounds]
@@ -426,7 +426,7 @@ def _of_rounds(rounds: Sequence[float]) -> str:
 
 
 def check_rows(schema: Schema, made: BasePlan) -> None:
-    """Refuse a job whose draws would say less than they seem to of so few rows. Raises SpecError.
+    """Refuse a job whose draws are not trustworthy for so few rows. Raises SpecError.
 
     Asked before a job is paid for, whatever quality its caller accepts.
     """
@@ -437,7 +437,7 @@ def check_rows(schema: Schema, made: BasePlan) -> None:
 
 @own_errors
 def shortfall(schema: Schema, made: Plan, asked: JobSpec) -> tuple[str, float | None]:
-    """Return what is expected of a plan that is not usable, and an epsilon that would do.
+    """Return the expected quality of an unusable plan, and an epsilon that would suffice.
 
     made: the plan. asked: the job as the caller left it. None where no epsilon is known.
     """
@@ -456,7 +456,7 @@ def shortfall(schema: Schema, made: Plan, asked: JobSpec) -> tuple[str, float | 
 
 
 def _usable_at(schema: Schema, made: Plan, asked: JobSpec) -> float | None:
-    """Return about the smallest epsilon at which a job would be usable that is not.
+    """Return about the smallest epsilon at which an unusable job becomes usable.
 
     made: its plan. asked: as the caller left it. None where none up to HIGHEST_EPSILON is, or where
     a sampler on secret minibatches would take too long to plan so often. Raises SpecError.
@@ -474,11 +474,12 @@ def _usable_at(schema: Schema, made: Plan, asked: JobSpec) -> float | None:
 
 
 def expected_seconds(schema: Schema, spec: JobSpec) -> float:
-    """Return about how long a resolved job runs, from public facts, above 0. Raises SpecError."""
+    """Return about the run time of a resolved job in seconds, above 0. Raises SpecError."""
     return seconds(make_design(schema, spec.model.formula), spec)
 
 
 def _filled(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
+    """Return the job with options filled in, and the reasons of the choices."""
     if isinstance(spec.sampler, AutoOptions):
         return choose(facts, spec)
     return fill(facts, spec), ()

@@ -1,4 +1,4 @@
-"""Fills what a job leaves open, from public facts and the budget: the planner's arithmetic."""
+"""Fills in the options that a job leaves open, from public facts and the budget."""
 
 import math
 from collections.abc import Callable
@@ -25,6 +25,7 @@ from dpmcmc.releases.noisy_quadratic import ANY_ROUNDS
 from dpmcmc.samplers import SAMPLERS
 from dpmcmc.samplers.base import Expectation, MixingModel
 from dpmcmc.samplers.starting import passes
+from dpmcmc.samplers.starts import chain_mu
 
 FEWEST_STEPS = 100
 # draws of all chains that the planner chooses at most: so many for each coefficient,
@@ -59,7 +60,7 @@ ROUND_UP = 1.0 + 1e-12  # of a noise multiplier: several releases cost no more t
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A job with nothing left open. ess: expected where effects are of usual size; see `promised`.
+    """A job with every option filled in. ess: expected, for effects of usual size.
 
     sd_inflation: mean over the coefficients of expected sds of what the draws are from, over those
     of the posterior given the rows; 1 for chains. width: the median of them, with what a chain's
@@ -78,14 +79,14 @@ class Filled:
 
     @property
     def usable(self) -> bool:
-        """Whether the result is expected to be of any use, see docs/guides/results.md."""
+        """Return whether the result is expected to be usable, see docs/guides/results.md."""
         if self.spec.sampler.algorithm in RELEASES:
             return not self.poor and self.width is not None and self.width <= MAX_WIDTH_RATIO
         return self.ess >= RELIABLE_ESS
 
 
 def fill(facts: PublicFacts, spec: JobSpec) -> Filled:
-    """Fill a job whose algorithm is named. facts: of its model. Raises SpecError."""
+    """Return the job with options filled in for its algorithm. Raises SpecError."""
     MODELS[spec.model.family].check_given(facts.design, spec.model, spec.sampler.algorithm)
     spec = in_rows(facts.design.schema, spec)
     if spec.sampler.algorithm in RELEASES:
@@ -105,7 +106,7 @@ def fill(facts: PublicFacts, spec: JobSpec) -> Filled:
 
 
 def of_few_rows(schema: Schema, algorithm: str) -> str:
-    """Return why an algorithm's draws say less than they seem to of so few rows or persons.
+    """Return why an algorithm's draws are not trustworthy for so few rows, or "".
 
     Empty where they do not. A chain stays where it began, and the posterior is far from normal.
     """
@@ -121,12 +122,12 @@ def of_few_rows(schema: Schema, algorithm: str) -> str:
 
 
 def of_full_data(options: object) -> bool:
-    """Whether a plain Gaussian promise pays for a sampler: it keeps no minibatch secret."""
+    """Return whether the sampler reads all rows, so that a Gaussian DP budget suffices."""
     return not hasattr(options, "batch")
 
 
 def unit_rows_of(schema: Schema, spec: JobSpec) -> int:
-    """Return how many times as far a replaced unit moves a job's sums as its noise is drawn for.
+    """Return the factor of a job's sensitivity for units of several rows.
 
     Raises SpecError where nothing is known of it.
     """
@@ -142,7 +143,7 @@ def unit_rows_of(schema: Schema, spec: JobSpec) -> int:
 
 
 def in_rows(schema: Schema, spec: JobSpec) -> JobSpec:
-    """Return a job whose epsilon protects units as one whose epsilon protects single rows.
+    """Return the job with its unit's epsilon converted to one of single rows.
 
     Noise is planned and drawn for single rows. It costs more for units: events.of_units.
     """
@@ -156,7 +157,7 @@ def in_rows(schema: Schema, spec: JobSpec) -> JobSpec:
 
 
 def promised(facts: PublicFacts, spec: JobSpec, filled: Filled) -> float:
-    """Return the effective draws that a filled job is said to have: see planner.plan.
+    """Return the expected effective draws that the plan states: see planner.plan.
 
     A chain moves as it was planned, for effects of usual size, and is held against the posterior of
     large ones. spec: as the caller left it.
@@ -170,13 +171,13 @@ def promised(facts: PublicFacts, spec: JobSpec, filled: Filled) -> float:
 
 
 def draws_of(spec: JobSpec, assumptions: Assumptions) -> float:
-    """Return the effective draws of a step of a filled job, after its warm-up."""
+    """Return the effective draws per step of a filled job, after warm-up."""
     mixing, z = SAMPLERS[spec.sampler.algorithm].mixing, spec.privacy.noise_multiplier or 0.0
     return mixing.expectation(spec.sampler, assumptions, z).draws
 
 
 def _width(assumptions: Assumptions, spec: JobSpec, filled: JobSpec, ess: float) -> float | None:
-    """Return the error of a chain's means beside the posterior's sd, over the latter.
+    """Return the expected width of intervals, Monte Carlo error included, over the posterior's.
 
     None where the chain is too short to say, or rows are cut, so that it targets another posterior.
     """
@@ -189,25 +190,26 @@ def _width(assumptions: Assumptions, spec: JobSpec, filled: JobSpec, ess: float)
 
 
 def asked_to_cut(options: Any) -> bool:
-    """Whether the caller wants rows to be cut."""
+    """Return whether the caller asked for rows to be clipped."""
     return options.clip_bound is not None or getattr(options, "clip_width", None) is not None
 
 
 def suits(release: Release[Any, Any, Any], family: str) -> None:
-    """Raise SpecError where a release does not know the family."""
+    """Refuse a release that does not support the family. Raises SpecError."""
     if family not in release.families:
         known = ", ".join(sorted(release.families))
         raise SpecError("/sampler/algorithm", f"{release.name} is for {known}")
 
 
 def chains_know(family: str) -> None:
-    """Raise SpecError where no chain samples the family, with the algorithm that does."""
+    """Refuse a family that no chain samples, naming the algorithm that does."""
     if not MODELS[family].chains:
         known = ", ".join(name for name, release in RELEASES.items() if family in release.families)
         raise SpecError("/sampler/algorithm", f"no chain samples {family}; {known} does")
 
 
 def _release(known: PublicFacts, spec: JobSpec, release: Release[Any, Any, Any]) -> Filled:
+    """Return the job with options filled in for a release."""
     suits(release, spec.model.family)
     facts = known.of(replace(spec, model=release.model(spec.model))).of_release
     z, known_rows = whole_multiplier(spec), facts.assumptions.rows
@@ -241,30 +243,29 @@ def _release(known: PublicFacts, spec: JobSpec, release: Release[Any, Any, Any])
 
 
 def whole_multiplier(spec: JobSpec) -> float:
-    """Return the noise multiplier of a release that is all of the job."""
+    """Return the noise multiplier of a release that spends the whole budget."""
     return spec.privacy.noise_multiplier or max(_whole_budget(spec), LEAST_MULTIPLIER)
 
 
 def _whole_budget(spec: JobSpec) -> float:
-    """Return the noise multiplier of one release of everything."""
+    """Return the noise multiplier of one Gaussian event that costs the whole budget."""
     mu = accountant.mu_of_epsilon(spec.privacy.most or 0.0, spec.privacy.delta)
     return ROUND_UP / mu
 
 
 def _chain_counts(spec: JobSpec) -> tuple[int, ...]:
-    """Return the numbers of chains to try: one, unless asked, for a given noise multiplier."""
+    """Return the numbers of chains to compare: one, unless the caller asks for more."""
     if spec.sampler.num_chains is not None:
         return (spec.sampler.num_chains,)
     return (1,) if spec.privacy.epsilon is None else (1, 2)
 
 
 def _batched(assumptions: Assumptions, spec: JobSpec, chains: int) -> Any:
-    """Return the sampler's options with the batch of the most draws, or with one nearly as good.
+    """Return options with the batch size of nearly the most effective draws.
 
     While batches hide rows, the smallest of those, which reads fewest. With so much budget that
     nothing needs to be hidden the largest, for the guess knows least of wide bounds, and all rows
     together need the least noise.
-    The noise multiplier is a guess here, within a hundredth of a calibrated one while batches hide.
     """
     options: Any = replace(spec.sampler, num_chains=chains)
     mu, rows = assumptions.mu, assumptions.rows
@@ -276,9 +277,8 @@ def _batched(assumptions: Assumptions, spec: JobSpec, chains: int) -> Any:
     for batch in (usual, *(rows // part for part in BATCH_DIVISORS if rows // part > usual)):
         some = mixing.settle(replace(options, batch=batch), assumptions)
         steps = some.num_steps or _steps(mixing, some, assumptions, mu)
-        whole = math.sqrt(steps * chains) / mu
-        hidden |= whole > WEAK_NOISE_MULTIPLIER
-        z = max(batch / rows * whole, min(whole, WEAK_NOISE_MULTIPLIER))
+        hidden |= math.sqrt(steps * chains) / mu > WEAK_NOISE_MULTIPLIER
+        z = _guessed_multiplier(batch / rows, steps * chains, mu)
         expected = mixing.expectation(replace(some, num_steps=steps), assumptions, z)
         tried.append((steps * expected.draws, batch))
     best = max(draws for draws, _ in tried)
@@ -286,8 +286,17 @@ def _batched(assumptions: Assumptions, spec: JobSpec, chains: int) -> Any:
     return replace(spec.sampler, batch=min(near) if hidden else max(near))
 
 
+def _guessed_multiplier(part: float, count: int, mu: float) -> float:
+    """Return about the noise multiplier at which `count` subsampled releases cost mu.
+
+    It is within a hundredth of a calibrated one while batches hide rows, and takes no search.
+    """
+    whole = math.sqrt(count) / mu
+    return max(part * whole, min(whole, WEAK_NOISE_MULTIPLIER))
+
+
 def _begun(assumptions: Assumptions, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
-    """Return the job with the start that most effective draws are expected of.
+    """Return the job with the start that gives the most expected effective draws.
 
     Of such that promise to find the posterior; where none does, of the one that costs most.
     """
@@ -302,19 +311,32 @@ def _begun(assumptions: Assumptions, spec: JobSpec, chains: int) -> tuple[JobSpe
     if assumptions.guess.known:  # then a walk may do without
         starts.insert(0, Start(share=0.0))
     tries = [replace(spec, sampler=replace(options, start=start)) for start in starts]
-    return max((_chain(assumptions, some, chains) for some in tries), key=lambda pair: pair[1])
+    guess = getattr(options, "batch", None) is not None and len(tries) > 1  # a search takes long
+    made = [_chain(assumptions, some, chains, guess=guess) for some in tries]
+    best = max(range(len(made)), key=lambda k: made[k][1])
+    return _chain(assumptions, tries[best], chains) if guess else made[best]
 
 
-def _chain(assumptions: Assumptions, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
-    """Return the job with this number of chains, and its expected effective draws."""
+def _chain(
+    assumptions: Assumptions, spec: JobSpec, chains: int, *, guess: bool = False
+) -> tuple[JobSpec, float]:
+    """Return the job for this number of chains, and its expected effective draws.
+
+    guess: whether the noise multiplier of batches is to be guessed, and not searched for.
+    """
     mixing, rows = SAMPLERS[spec.sampler.algorithm].mixing, assumptions.rows
     sampler: Any = replace(spec.sampler, num_chains=chains)
     options: Any = mixing.settle(sampler, assumptions)
     epsilon, delta = spec.privacy.most, spec.privacy.delta
 
     def at_budget(some: Any) -> tuple[float, Expectation]:
+        """Return noise multiplier and expectation of options at the budget."""
         given = spec.privacy.noise_multiplier
-        z = given or mixing.noise_multiplier(some, rows, epsilon or 0.0, delta)
+        if guess and not given:
+            count, left = some.num_steps * some.num_chains, chain_mu(some.start, mu)
+            z = _guessed_multiplier(some.batch / rows, count, left)
+        else:
+            z = given or mixing.noise_multiplier(some, rows, epsilon or 0.0, delta)
         return z, mixing.expectation(some, assumptions, z)
 
     mu, open_ = assumptions.mu or 0.0, options.num_steps is None
@@ -339,7 +361,7 @@ def _chain(assumptions: Assumptions, spec: JobSpec, chains: int) -> tuple[JobSpe
 
 
 def _steps(mixing: MixingModel, options: Any, assumptions: Assumptions, mu: float) -> int:
-    """Return the steps of a chain where only the budget is given, bounded by the time they take."""
+    """Return the steps of a chain where only the budget is given, limited by run time."""
     chains, rows, dimension = options.num_chains, assumptions.rows, len(assumptions.guess.width)
     each = step_seconds(rows, mixing.columns(options, rows, dimension), chains)
     draws = max(
@@ -351,7 +373,7 @@ def _steps(mixing: MixingModel, options: Any, assumptions: Assumptions, mu: floa
 
 
 def seconds(design: Design, spec: JobSpec) -> float:
-    """Return about how long a filled job runs."""
+    """Return about the run time of a filled job in seconds."""
     rows = design.schema.rows
     names = MODELS[spec.model.family].parameters(design, spec.model)
     d = len(names)
@@ -360,6 +382,7 @@ def seconds(design: Design, spec: JobSpec) -> float:
     release = RELEASES.get(options.algorithm)
     if release is not None:
         # each class has a pass of its own
+        d -= 0 if design.grouping is None else len(design.grouping.effects)  # a row has one or two
         classes = cuts.count(design, names) or max(1, d // len(design.parameters))
         return step_seconds(rows, d, 1) * release.passes(options, d) * classes
     columns = SAMPLERS[options.algorithm].mixing.columns(options, rows, d)
@@ -368,14 +391,14 @@ def seconds(design: Design, spec: JobSpec) -> float:
 
 
 def step_seconds(rows: int, columns: float, chains: int) -> float:
-    """Return about how many seconds a step of all chains takes that reads `columns` columns."""
+    """Return about the seconds per step of all chains that read `columns` columns."""
     return STEP_SECONDS + chains * rows * (ROW_SECONDS + columns * CELL_SECONDS)
 
 
 def smallest_epsilon(
     facts: PublicFacts, spec: JobSpec, enough: Callable[[Filled], bool], above: float
 ) -> float | None:
-    """Return about the smallest epsilon above at which enough(filled job) holds, within 2 %.
+    """Return about the smallest epsilon above `above` where enough(job) holds, within 2 %.
 
     Of three digits, so that what is told and typed again is enough. None where none up to
     HIGHEST_EPSILON does. enough must be monotone. An epsilon that does not pay for what the job
@@ -384,6 +407,7 @@ def smallest_epsilon(
     low = high = above
 
     def holds(epsilon: float) -> bool:
+        """Return whether the job filled in at this epsilon is enough."""
         privacy = replace(spec.privacy, epsilon=epsilon, noise_multiplier=None)
         try:
             return enough(fill(facts, replace(spec, privacy=privacy)))

@@ -28,6 +28,7 @@ EXACT_RELEASE_REASON = (
 )
 OFFSETS_REASON = "rows have offsets or weights, which chains do not read"
 GROUPS_REASON = "no chain samples models with groups"
+SMOOTHS_REASON = "no chain samples how smooth a curve is"
 FEW_ROWS_REASON = "of so few rows no chain is judged by how it moves"
 SAFE_ESS = 2000.0  # expected draws of a chain that its own R-hat, below 1.01, will hardly refuse
 # posterior sds that a release's mean may be off before a chain can be worth its time
@@ -40,7 +41,7 @@ SHARED_OPTIONS = ("num_steps", "num_chains", "num_warmup")  # what any algorithm
 
 
 def choose(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
-    """Return the job with the algorithm that suits it best, filled, and why. Raises SpecError.
+    """Return the job with the most suitable algorithm, filled in, and the reasons.
 
     Other releases are set beside it: one is chosen in its place where its draws are expected to be
     clearly narrower and of use, which none is on what was measured (experiments/README.md).
@@ -57,11 +58,11 @@ def choose(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
 
 
 def _beside(facts: PublicFacts, spec: JobSpec) -> list[Filled]:
-    """Return the releases that the planner does not choose for what it knows of them, filled.
+    """Return the releases outside the planner's choice, filled in, for comparison.
 
     Those that are expected to be of use, and know all that the job asks for.
     """
-    if is_given(facts.design, spec.model) or facts.design.grouping is not None:
+    if is_given(facts.design, spec.model) or facts.design.sds:
         return []
     jobs = []
     for release in RELEASES.values():
@@ -73,13 +74,14 @@ def _beside(facts: PublicFacts, spec: JobSpec) -> list[Filled]:
 
 
 def _compared(filled: Filled) -> str:
+    """Return in words how the algorithm compares."""
     known = RELEASES[_name(filled)].misfit is not None
     where = "" if known else ", where responses follow the model"
     return f"{_name(filled)} is expected to be {filled.sd_inflation:.3g} times as wide{where}"
 
 
 def _chosen(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
-    """Return the best of the releases that may be chosen and of the chains, and why.
+    """Return the best of the automatic releases and the chains, and the reasons.
 
     An exact release comes first: its draws are independent, and only a little wider than the
     posterior. Else the release, which chains start from and pay for; but a chain where the
@@ -99,8 +101,9 @@ def _chosen(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]
     near = min((filled for _, filled in releases), key=lambda filled: filled.modelled, default=None)
     if near is not None and is_given(facts.design, spec.model):
         return near, (_of_release(near), OFFSETS_REASON)
-    if near is not None and facts.design.grouping is not None:
-        return near, (_of_release(near), GROUPS_REASON)
+    if near is not None and facts.design.sds:
+        reason = SMOOTHS_REASON if facts.design.smooths else GROUPS_REASON
+        return near, (_of_release(near), reason)
     if near is not None and not MODELS[spec.model.family].chains:
         return near, (_of_release(near), NO_CHAIN_REASON)
     if near is not None and of_few_rows(facts.design.schema, PROBE):
@@ -121,33 +124,34 @@ def _chosen(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]
 
 
 def named(spec: JobSpec, algorithm: str) -> JobSpec:
-    """Return the job with this algorithm, and what the caller fixed for any."""
+    """Return the job with this algorithm, and the options that the caller fixed."""
     given = {name: getattr(spec.sampler, name) for name in SHARED_OPTIONS}
     kind = ALGORITHMS[algorithm].options
     return replace(spec, sampler=kind(**given, **passed_on(spec.sampler, kind)))
 
 
 def _releases(facts: PublicFacts, spec: JobSpec) -> list[tuple[Release[Any, Any, Any], Filled]]:
+    """Return the releases that support the family, each with the filled-in job."""
     family = spec.model.family
     some = [release for release in RELEASES.values() if offered(release, family)]
-    if facts.design.grouping is not None:
+    if facts.design.sds:
         some = [release for release in some if release.name == ALGORITHM]
     return [(release, fill(facts, named(spec, release.name))) for release in some]
 
 
 def offered(release: Release[Any, Any, Any], family: str) -> bool:
-    """Whether the planner may choose a release for a family by itself."""
+    """Return whether the planner may choose this release for the family."""
     return release.automatic and family in release.families
 
 
 def automatic(algorithm: str) -> bool:
-    """Whether the planner may choose an algorithm by itself, for some family."""
+    """Return whether the planner may choose the algorithm for some family."""
     release = RELEASES.get(algorithm)
     return chosen(SAMPLERS[algorithm]) if release is None else release.automatic
 
 
 def best_chain(facts: PublicFacts, spec: JobSpec) -> Filled:
-    """Return the sampler that most effective draws are expected of, compared by single chains."""
+    """Return the job with the sampler of the most effective draws, compared by single chains."""
     tried = [named(spec, name) for name, sampler in SAMPLERS.items() if chosen(sampler)]
     full: list[Any] = [filled for filled in tried if of_full_data(filled.sampler)]
     alone = [
@@ -164,12 +168,12 @@ def best_chain(facts: PublicFacts, spec: JobSpec) -> Filled:
 
 
 def chosen(sampler: Sampler[Any, Any]) -> bool:
-    """Whether the planner may choose it: it is exact, and known how it mixes."""
+    """Return whether the planner may choose the sampler: exact, with a mixing model."""
     return sampler.exact and not isinstance(sampler.mixing, Unmodelled)
 
 
 def _probed(facts: PublicFacts, spec: JobSpec) -> float:
-    """Return about how many effective draws any chain can be expected to have: cheaply."""
+    """Return about the most effective draws that any chain can have, by a quick probe."""
     probe = named(spec, PROBE)
     options: Any = probe.sampler
     options = replace(
@@ -179,10 +183,12 @@ def _probed(facts: PublicFacts, spec: JobSpec) -> float:
 
 
 def _name(filled: Filled) -> str:
+    """Return the name of the job's algorithm."""
     return filled.spec.sampler.algorithm
 
 
 def _of_release(filled: Filled) -> str:
+    """Return in words what is expected of the release."""
     return (
         f"{_name(filled)} gives independent draws, expected to be {filled.sd_inflation:.3g} times"
         " as wide as the posterior"
@@ -190,6 +196,7 @@ def _of_release(filled: Filled) -> str:
 
 
 def _of_chain(filled: Filled) -> str:
+    """Return in words what is expected of the chain."""
     return (
         f"{_name(filled)} should have an effective sample size of {filled.ess:.3g}, the most of all"
         " chains, and approximates nothing"
@@ -197,6 +204,7 @@ def _of_chain(filled: Filled) -> str:
 
 
 def _too_few(who: str, draws: float, more: str = "") -> str:
+    """Return in words that an algorithm has too few effective draws."""
     return (
         f"{who} is expected to have an effective sample size of {draws:.2g}{more};"
         f" {SAFE_ESS:g} are wanted of one"
@@ -204,8 +212,10 @@ def _too_few(who: str, draws: float, more: str = "") -> str:
 
 
 def _off(filled: Filled) -> str:
+    """Return in words the expected error of an algorithm's mean."""
     return f"the mean of {_name(filled)} is expected to be {filled.error:.2g} posterior sds off"
 
 
 def _instead(filled: Filled) -> str:
+    """Return in words what a release gives, with the note that it is an approximation."""
     return f"{_of_release(filled)}, but from a normal approximation of it"

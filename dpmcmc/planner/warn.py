@@ -50,7 +50,7 @@ WIDE_RELEASE_RATIO = 1.25  # times the posterior's sds, from which a release is 
 
 
 def warnings(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float) -> tuple[str, ...]:
-    """Return the warnings of a filled job. spec: as the caller left it; epsilon: its cost."""
+    """Return the warnings of a filled job. spec: as the caller gave it; epsilon: its cost."""
     released = filled.spec.sampler.algorithm in RELEASES
     of_algorithm = (_of_release if released else _of_chain)(facts, spec, filled, epsilon)
     of_model = (
@@ -63,7 +63,7 @@ def warnings(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float) 
 
 
 def _renamed(design: Design) -> list[str]:
-    """Say so where a coefficient cannot be called as its column is."""
+    """Return a warning where a coefficient's name differs from its column's."""
     return [
         f"the effect of {word} is called {name!r} in all results, as {word!r} is the name of"
         " something else there"
@@ -72,7 +72,7 @@ def _renamed(design: Design) -> list[str]:
 
 
 def _yes_or_no(design: Design, spec: JobSpec) -> list[str]:
-    """Say how a response with bounds 0 and 1 is taken: it may be a yes or no."""
+    """Return a warning where a response with bounds 0 and 1 might be binary."""
     answer, family = design.answer, spec.model.family
     if answer is None or not zero_to_one(answer):
         return []
@@ -99,7 +99,7 @@ def _left_out(design: Design) -> list[str]:
 
 
 def _weighted(design: Design, spec: JobSpec) -> list[str]:
-    """Say so where rows have weights: their bounds are public, how much they differ is not."""
+    """Return a warning where rows have weights whose variation is not public."""
     if spec.model.weights is None:
         return []
     message = (
@@ -120,6 +120,7 @@ def _weighted(design: Design, spec: JobSpec) -> list[str]:
 
 
 def _of_release(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float) -> list[str]:
+    """Return the warnings of a release."""
     warnings, name = list[str](), filled.spec.sampler.algorithm
     options = filled.spec.sampler
     if isinstance(options, NoisyQuadraticOptions) and options.estimand == "robust":
@@ -145,7 +146,7 @@ def _of_release(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: floa
 
 
 def _cut_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
-    """Return a warning where a release assumes normal rows, with the cost of not assuming it."""
+    """Return a warning where a release clips rows by assuming normal ones, and the cost if not."""
     options, asked = filled.spec.sampler, spec.sampler
     if not isinstance(options, NoisyMeanOptions) or not isinstance(asked, NoisyMeanOptions):
         return []
@@ -165,6 +166,7 @@ def _cut_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
 
 
 def _of_chain(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float) -> list[str]:
+    """Return the warnings of a chain."""
     warnings: list[str] = []
     sampler = SAMPLERS[filled.spec.sampler.algorithm]
     if not sampler.exact:
@@ -198,7 +200,7 @@ def _of_chain(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: float)
 
 
 def _crowded(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
-    """Say what would be left where columns vary less than the plan guesses, if that is too few."""
+    """Return a warning where columns that vary less than guessed leave too few draws."""
     options, known = filled.spec.sampler, facts.assumptions(spec)
     expected, guess = promised(facts, spec, filled), facts.guess_of_large
     part = np.ones(len(known.sds))
@@ -221,12 +223,12 @@ def _crowded(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
 
 
 def few(batch: int | None, rows: int) -> bool:
-    """Whether a batch's estimated variance biases a chain. A batch of all rows has none."""
+    """Return whether a batch is so small that its estimated variance biases a chain."""
     return batch is not None and batch < min(MIN_BATCH_ROWS, rows)
 
 
 def _far_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
-    """Return a warning where the planner clips ratios that the declared bounds allow."""
+    """Return a warning where the planner clips ratios within the declared bounds."""
     options: Any = filled.spec.sampler
     assumptions = facts.assumptions(spec)
     mixing, z = SAMPLERS[options.algorithm].mixing, filled.spec.privacy.noise_multiplier or 0.0
@@ -245,7 +247,7 @@ def _far_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
 
 
 def _remedies(facts: PublicFacts, spec: JobSpec, chains: int | None, epsilon: float) -> str:
-    """Return the epsilon at which the chains suffice, and what a release gives at this one."""
+    """Return remedies: an epsilon at which chains suffice, and a release at this epsilon."""
     remedies = []
     if of_full_data(spec.sampler):
         same = replace(spec, sampler=replace(spec.sampler, num_chains=chains))
@@ -269,13 +271,13 @@ def _remedies(facts: PublicFacts, spec: JobSpec, chains: int | None, epsilon: fl
 
 
 def _free(spec: JobSpec, algorithm: str) -> JobSpec:
-    """Return the job with a release, which has draws of its own."""
+    """Return the job with a release in place of a chain."""
     other = named(spec, algorithm)
     return replace(other, sampler=replace(other.sampler, num_steps=None, num_warmup=None))
 
 
 def _narrower(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
-    """Say so where cutting each row's ratio would save much noise, and what that costs."""
+    """Return a warning where clipping ratios would reduce the noise, with its bias."""
     options = spec.model.options
     known = "ratio_slope" in MODELS[spec.model.family].options
     clips = options.ratio_slope is not None or asked_to_cut(spec.sampler)
@@ -296,4 +298,5 @@ def _narrower(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
 
 
 def _at(epsilon: float | None) -> str:
+    """Return "at epsilon ..." in words, or that no epsilon suffices."""
     return "at no epsilon up to 1000" if epsilon is None else f"at epsilon {epsilon:.3g}"

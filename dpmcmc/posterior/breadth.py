@@ -62,6 +62,7 @@ def _mean_and_sd(design: Design, moments: Floats, j: int) -> tuple[float, float]
 
 
 def _sentence(column: NumberColumn, mean: float, sd: float) -> str:
+    """Return the sentence of a note on a column's declared bounds."""
     middle, half = 0.5 * (column.lower + column.upper), 0.5 * (column.upper - column.lower)
     low = max(column.lower, middle + half * (mean - SUGGESTED_SDS * sd))
     high = min(column.upper, middle + half * (mean + SUGGESTED_SDS * sd))

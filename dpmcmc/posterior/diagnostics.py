@@ -49,6 +49,7 @@ def summarise(
 
 
 def _summary(name: str, draws: NDArray[np.float64], mixing: bool) -> ParameterSummary:
+    """Return the summary of one parameter's draws (chain, draw)."""
     q05, q25, q50, q75, q95 = (float(q) for q in np.quantile(draws, QUANTILES))
     r_hat, bulk, tail = _mixing(draws) if mixing else (None, None, None)
     return ParameterSummary(
@@ -89,5 +90,6 @@ def _two_chains(draws: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _finite(value: object) -> float | None:
+    """Return a number as a float; None where it is not finite."""
     number = float(np.asarray(value))
     return number if np.isfinite(number) else None

@@ -1,4 +1,4 @@
-"""What a fit found, in sentences for readers who are no statisticians. Released numbers alone."""
+"""A plain-language explanation of a fit, from released numbers alone."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ def explained(
     verdict: tuple[str, str],
     epsilon: float,
 ) -> tuple[str, ...]:
-    """Return sentences: what was asked, what was found, how sure it is, and what privacy did.
+    """Return sentences on the question, the estimates, their uncertainty and the privacy noise.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ def explained(
     tuple[str, ...]
         Plain text. Effects are of columns that stand in one term by themselves, by size over sd.
     """
-    said, (status, sentence) = [_asked(design)], verdict
+    said, (status, sentence) = [_question(design)], verdict
     if status == "reliable":
-        said += _found(design, model, {row.name: row for row in summaries})
+        said += _effects(design, model, {row.name: row for row in summaries})
         said.append(
             "Each interval has a probability of 90 % of holding the value, if the model is right."
             + (CAUSE if design.response else "")
@@ -64,7 +64,8 @@ def explained(
     )
 
 
-def _asked(design: Design) -> str:
+def _question(design: Design) -> str:
+    """Return a sentence on what the model relates: response and covariates."""
     schema = design.schema
     whose = "row" if schema.unit == ROW else "person"
     counted = f"{schema.units:,} {whose}{'' if schema.units == 1 else 's'}"
@@ -77,8 +78,10 @@ def _asked(design: Design) -> str:
     return f"The model describes how {design.response} goes with {shown} in {counted}."
 
 
-def _found(design: Design, model: ModelSpec, by_name: dict[str, ParameterSummary]) -> Iterator[str]:
-    """Yield a sentence on each effect that one coefficient tells, largest over its sd first."""
+def _effects(
+    design: Design, model: ModelSpec, by_name: dict[str, ParameterSummary]
+) -> Iterator[str]:
+    """Yield a sentence on each effect of one coefficient, most significant first."""
     if not design.response:
         for row in list(by_name.values())[:MOST_EFFECTS]:
             low, high = rounded(row.q05, row.sd), rounded(row.q95, row.sd)
@@ -91,18 +94,40 @@ def _found(design: Design, model: ModelSpec, by_name: dict[str, ParameterSummary
         if factor is not None
         and (row.name == name or (name not in by_name and row.name.endswith(f":{name}")))
     ]
+    family = MODELS[model.family].rows(model.options)
+    if family is not None and family.link == "hurdle":
+        effects = _of_hurdle(design, model, by_name)
     effects.sort(key=lambda effect: -abs(effect[1].mean) / max(effect[1].sd, TINY))
     for factor, row, subject in effects[:MOST_EFFECTS]:
         yield _effect(design, factor, row, subject)
+    for smooth in design.smooths[:MOST_EFFECTS]:
+        yield f"{design.response} goes with {smooth.column} along a curve, which its plot shows."
     if len(effects) > MOST_EFFECTS:
         left = len(effects) - MOST_EFFECTS
         yield f"{left} more {'effect is' if left == 1 else 'effects are'} in the table."
-    elif not effects and len(design.parameters) > 1:
+    elif not effects and not design.smooths and len(design.parameters) > 1:
         yield "Its terms are curves or products of columns: ask for predictions to read them."
 
 
+def _of_hurdle(
+    design: Design, model: ModelSpec, by_name: dict[str, ParameterSummary]
+) -> list[tuple[Factor, ParameterSummary, str]]:
+    """Return effects on counts above 0 and on the odds of a zero, as `_effects` has them."""
+    names, d = MODELS[model.family].parameters(design, model), len(design.parameters)
+    subjects = (
+        f"the rate of {design.response} above 0 is",
+        f"the odds of {design.response} being 0 are",
+    )
+    return [
+        (factor, by_name[names[k + first]], subject)
+        for k, factor in enumerate(_alone(design))
+        for first, subject in zip((0, d), subjects, strict=True)
+        if factor is not None and names[k + first] in by_name
+    ]
+
+
 def _subject(design: Design, model: ModelSpec, level: str) -> str:
-    """Return what a ratio multiplies, with its verb; empty where an effect is added.
+    """Return the quantity that a ratio multiplies, with its verb; empty for additive effects.
 
     level: the category of the response that a coefficient is of, if there are several.
     """
@@ -126,7 +151,7 @@ def _subject(design: Design, model: ModelSpec, level: str) -> str:
 
 
 def _alone(design: Design) -> list[Factor | None]:
-    """Return, by coefficient, the factor whose effect it is by itself; else None.
+    """Return, for each coefficient, the factor whose whole effect it is; else None.
 
     That is a column that stands in no other term and is no function of a column.
     """
@@ -143,17 +168,18 @@ def _alone(design: Design) -> list[Factor | None]:
 
 
 def _sources(term: tuple[Factor, ...]) -> set[str]:
+    """Return the names of the columns that a term is computed from."""
     return {factor.label for factor in term if factor.source is not None}
 
 
 def _has_reference(design: Design, factor: Factor) -> bool:
-    """Whether a factor is a number, or a category that another one is compared with."""
+    """Return whether a factor is a number, or a category compared with a reference."""
     codes = {f.code for term in design.terms for f in term if f.column == factor.column}
     return factor.code is None or factor.reference not in codes
 
 
 def _effect(design: Design, factor: Factor, row: ParameterSummary, subject: str) -> str:
-    """Return the sentence on one coefficient. subject: what it multiplies, or empty."""
+    """Return the sentence on one coefficient. subject: what a ratio multiplies, or ""."""
     column = column_of(design.schema, factor.column)
     step = step_of(column) if isinstance(column, NumberColumn) else 1.0
     if isinstance(column, DateColumn):
@@ -178,13 +204,13 @@ def _effect(design: Design, factor: Factor, row: ParameterSummary, subject: str)
 
 
 def _ratio(difference: float) -> str:
-    """Return exp of a difference; of what nobody reads, its power of ten."""
+    """Return exp(difference) in words, as a power of ten where it is extreme."""
     value = math.exp(min(max(difference, -MOST_LOG), MOST_LOG))
     return f"{value:.3g}" if 1.0 / READABLE < value < READABLE else f"{value:.0e}"
 
 
 def step_of(column: NumberColumn) -> float:
-    """Return the change of a number that its effect is told for, from its declared bounds."""
+    """Return the change of a number for which its effect is reported, by its bounds."""
     width = column.upper - column.lower
     if UNIT_WIDTHS[0] <= width <= UNIT_WIDTHS[1]:
         return 1.0

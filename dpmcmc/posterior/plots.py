@@ -1,7 +1,7 @@
 """Figures of draws. matplotlib is imported only when a figure is drawn."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
-PlotKind = Literal["forest", "trace", "rank", "density", "pair", "prior"]
+PlotKind = Literal["forest", "trace", "rank", "density", "pair", "prior", "curve"]
 INK, SOFT, FAINT, WARNING = "#1f4e79", "#7fa6c9", "#d5dde5", "#b3261e"
 MOST_ROWS = 12  # of panels, where nobody named the parameters
 RANK_BINS, POINTS, GRID = 20, 1500, 256
@@ -28,9 +28,11 @@ LONGEST_LABEL = 16
 
 @dataclass(frozen=True, slots=True)
 class PlotData:
-    """Data of a figure. draws: (chain, draw, parameter), warm-up included. mark: of the verdict.
+    """The data of a figure. draws: (chain, draw, parameter) with warm-up. mark: of the verdict.
 
-    priors: by parameter, with kind, loc, scale, df, lower and upper.
+    priors: by parameter, with kind, loc, scale, df, lower and upper. curves: by covariate, values
+    and (5, values) quantiles of the mean response, those of FOREST. response: its name, for
+    their axis.
     """
 
     draws: Floats
@@ -38,8 +40,10 @@ class PlotData:
     num_warmup: int
     mark: str
     priors: Mapping[str, Any]
+    curves: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
+    response: str = ""
 
-    def kept(self, k: int) -> Floats:
+    def after_warmup(self, k: int) -> Floats:
         """Return the draws of one parameter after the warm-up, (chain, draw)."""
         return self.draws[:, self.num_warmup :, k]
 
@@ -53,7 +57,7 @@ def drawn(kind: PlotKind, shown: PlotData) -> "Figure":
         from matplotlib.figure import Figure
     except ImportError:
         raise ImportError("plots need matplotlib: pip install 'dpmcmc[plots]'") from None
-    if kind != "forest":
+    if kind not in ("forest", "curve"):
         count = MOST_ROWS // 2 if kind == "pair" else MOST_ROWS
         names = shown.names[:count]
         shown = PlotData(
@@ -67,8 +71,9 @@ def drawn(kind: PlotKind, shown: PlotData) -> "Figure":
 
 
 def _forest(figure: "Figure", shown: PlotData) -> None:
+    """Draw the intervals of all parameters on one axis or on one each."""
     count = len(shown.names)
-    quantiles = np.array([np.quantile(shown.kept(k), FOREST) for k in range(count)])
+    quantiles = np.array([np.quantile(shown.after_warmup(k), FOREST) for k in range(count)])
     if not _comparable(quantiles):
         for k, axes in _rows(figure, shown, height=0.75):
             _interval(axes, quantiles[k], 0)
@@ -87,13 +92,14 @@ def _forest(figure: "Figure", shown: PlotData) -> None:
 
 
 def _comparable(quantiles: Floats) -> bool:
-    """Whether most intervals (parameter, quantile) are wide enough to be seen on one axis."""
+    """Return whether most intervals (parameter, quantile) are visible on one axis."""
     low, high = quantiles.min(), quantiles.max()
     widths = quantiles[:, -1] - quantiles[:, 0]
     return bool(np.sort(widths)[(len(widths) - 1) // 2] >= LEAST_SHARE * max(high - low, 1e-300))
 
 
 def _interval(axes: "Axes", quantiles: Floats, height: int) -> None:
+    """Draw one interval with its median."""
     low, inner, middle, outer, high = quantiles
     heights = (height, height)
     axes.plot((low, high), heights, color=INK, linewidth=1.2)
@@ -102,17 +108,18 @@ def _interval(axes: "Axes", quantiles: Floats, height: int) -> None:
 
 
 def _trace(figure: "Figure", shown: PlotData) -> None:
+    """Draw the trace and density of each parameter."""
     for k, axes in _rows(figure, shown):
         for chain in shown.draws[:, :, k]:
             axes.plot(chain, linewidth=0.5, alpha=0.8)
-        axes.set_ylim(*_ends(shown.draws[:, :, k], shown.kept(k)))
+        axes.set_ylim(*_ends(shown.draws[:, :, k], shown.after_warmup(k)))
         if shown.num_warmup:
             axes.axvspan(0, shown.num_warmup, color=FAINT, linewidth=0.0)
     axes.set_xlabel("draw; shaded: warm-up" if shown.num_warmup else "draw")
 
 
 def _ends(draws: Floats, kept: Floats) -> tuple[float, float]:
-    """Return the limits of a trace's axis: all kept draws, and the nearer part of the warm-up."""
+    """Return the y limits of a trace: all draws after warm-up, and the nearer warm-up draws."""
     reach = MOST_RANGES * max(float(np.ptp(kept)), 1e-12 * float(np.abs(kept).max()), 1e-300)
     low = max(float(draws.min()), float(kept.min()) - reach)
     high = min(float(draws.max()), float(kept.max()) + reach)
@@ -121,8 +128,9 @@ def _ends(draws: Floats, kept: Floats) -> tuple[float, float]:
 
 
 def _rank(figure: "Figure", shown: PlotData) -> None:
+    """Draw rank histograms by chain."""
     for k, axes in _rows(figure, shown):
-        draws = shown.kept(k)
+        draws = shown.after_warmup(k)
         ranks = draws.ravel().argsort().argsort().reshape(draws.shape)
         edges = np.linspace(0, draws.size, RANK_BINS + 1)
         for chain in ranks:
@@ -134,15 +142,17 @@ def _rank(figure: "Figure", shown: PlotData) -> None:
 
 
 def _density(figure: "Figure", shown: PlotData) -> None:
+    """Draw the density of each parameter."""
     for k, axes in _rows(figure, shown):
-        for chain in shown.kept(k):
+        for chain in shown.after_warmup(k):
             axes.plot(*_smoothed(chain), linewidth=1.2)
         axes.set_yticks([])
 
 
 def _prior(figure: "Figure", shown: PlotData) -> None:
+    """Draw prior and posterior densities of each parameter."""
     for k, axes in _rows(figure, shown):
-        grid, height = _smoothed(shown.kept(k).ravel())
+        grid, height = _smoothed(shown.after_warmup(k).ravel())
         axes.fill_between(grid, height, color=SOFT, alpha=0.5, linewidth=0.0)
         axes.plot(grid, height, color=INK, linewidth=1.2, label="posterior")
         prior = shown.priors.get(shown.names[k])
@@ -156,12 +166,29 @@ def _prior(figure: "Figure", shown: PlotData) -> None:
     axes.set_xlabel("standardised coefficient")
 
 
+def _curve(figure: "Figure", shown: PlotData) -> None:
+    """Draw the mean response along covariates, with intervals."""
+    count = len(shown.curves)
+    figure.set_size_inches(WIDTH, 0.4 + 2.4 * count)
+    panels = figure.subplots(count, 1, squeeze=False)[:, 0]
+    for (name, (at, quantiles)), axes in zip(shown.curves.items(), panels, strict=True):
+        low, inner, middle, outer, high = quantiles
+        axes.fill_between(at, low, high, color=FAINT, linewidth=0.0)
+        axes.fill_between(at, inner, outer, color=SOFT, alpha=0.6, linewidth=0.0)
+        axes.plot(at, middle, color=INK, linewidth=1.5)
+        axes.set_xlabel(name)
+        axes.set_ylabel(f"mean of {shown.response}")
+        _plain(axes)
+    panels[0].set_title("90 % and 50 % interval, median", loc="left", fontsize="small")
+
+
 def _pair(figure: "Figure", shown: PlotData) -> None:
+    """Draw pairs of parameters against each other."""
     count = len(shown.names)
     figure.set_size_inches(WIDTH, WIDTH)
     grid = figure.subplots(count, count, squeeze=False)
-    thin = max(1, shown.kept(0).size // POINTS)
-    flat = [shown.kept(k).ravel() for k in range(count)]
+    thin = max(1, shown.after_warmup(0).size // POINTS)
+    flat = [shown.after_warmup(k).ravel() for k in range(count)]
     for row in range(count):
         for column in range(count):
             axes = grid[row, column]
@@ -195,6 +222,7 @@ KINDS: dict[str, Callable[["Figure", PlotData], None]] = {
     "density": _density,
     "pair": _pair,
     "prior": _prior,
+    "curve": _curve,
 }
 
 
@@ -216,6 +244,7 @@ def _rows(figure: "Figure", shown: PlotData, height: float = 1.1) -> "list[tuple
 
 
 def _plain(axes: "Axes") -> None:
+    """Remove the frame and the ticks of an axis that need none."""
     axes.spines[["top", "right"]].set_visible(False)
 
 

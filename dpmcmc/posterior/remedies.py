@@ -1,4 +1,4 @@
-"""What would mend an unreliable result: at which epsilon, by which family, bounds or estimand.
+"""Remedies of an unreliable result: an epsilon, a family, bounds or an estimand that would help.
 
 Functions of released numbers and public facts, so that they cost nothing. What was released is
 taken for what the rows say, so that an epsilon is about right, and no promise.
@@ -26,6 +26,7 @@ OTHERS = {
     "noise": TERMS,
     "place": "fewer terms",
     "uneven": 'estimand="model", which counts them in full, or narrower declared bounds of weights',
+    "leverage": "narrower declared bounds of covariates, or the log of one with a long tail,",
     "wide": "narrower priors",
     "unseen": (
         "narrower declared bounds of the response, a family with tails as long, or"
@@ -38,7 +39,7 @@ OTHERS = {
 
 
 def epsilon_at(spec: JobSpec, more: float | None) -> float | None:
-    """Return the epsilon of a resolved job of a release with so many times less noise.
+    """Return the epsilon at which a release has its noise precision multiplied by `more`.
 
     Of two digits, and no smaller. None where it is not known, or too large to be of use.
     """
@@ -53,7 +54,7 @@ def epsilon_at(spec: JobSpec, more: float | None) -> float | None:
 
 
 def remedy(judged: Judgement, spec: JobSpec) -> str:
-    """Return what would mend what is wrong with a release, in words; empty where nothing is."""
+    """Return the remedy of a release's problem in words; empty where there is no problem."""
     if not judged.fault:
         return ""
     epsilon = epsilon_at(spec, judged.more)
@@ -71,12 +72,12 @@ def remedy(judged: Judgement, spec: JobSpec) -> str:
 
 
 def _robust(spec: JobSpec) -> bool:
-    """Return whether a job weights rows down and could do without."""
+    """Return whether a job uses the robust estimand and could use the model's own."""
     return isinstance(spec.sampler, NoisyQuadraticOptions) and spec.sampler.estimand == "robust"
 
 
 def remarks(judged: Judgement, stored: Stored, spec: JobSpec, design: Design) -> tuple[str, ...]:
-    """Return what is to be said of an answer beside its width and what is wrong."""
+    """Return notes on a result besides its width and its problems."""
     family = room_for_counts(stored, spec, design)
     if not family or not isinstance(stored, Quadratic):
         return (judged.remarks,)
@@ -88,22 +89,23 @@ def remarks(judged: Judgement, stored: Stored, spec: JobSpec, design: Design) ->
 
 
 def room_for_counts(stored: Stored, spec: JobSpec, design: Design) -> str:
-    """Return the family that has room for counts that vary more than a model says; or nothing."""
+    """Return advice on a family for overdispersed counts; empty where none is needed."""
     if not isinstance(stored, Quadratic) or stored.dispersion <= OVERDISPERSION_RATIO:
         return ""
     # squares that a robust fit cuts tell too little of how much counts vary
-    ratio = None if stored.robust else stored.dispersion**2
+    ratio = None if stored.robust or stored.hurdle else stored.dispersion**2
     rooms = [model.room for model in MODELS.values() if model.room is not None]
     mean = _mean_count(stored, design)
     return ", or ".join(room(spec.model, mean, ratio) for room in rooms)
 
 
 def _mean_count(stored: Quadratic, design: Design) -> float:
-    """Return about the mean count, by the released place and the released moments of covariates.
+    """Return about the mean count, from the released coefficients and moments.
 
     With the log of it normal over rows.
     """
-    second, place = stored.moments()[0], stored.places[1]
+    second = stored.moments()[0]
+    place = stored.places[1, : len(second)]
     middle = float(place @ second[0]) / max(float(second[0, 0]), TINY)
     spread = float(np.clip(place @ second @ place - middle**2, 0.0, 4.0))
     return math.exp(min(middle + 0.5 * spread + design.middle_offset, LARGEST_LOG_MEAN))

@@ -3,8 +3,9 @@
 All of it is post-processing of released numbers and public facts: no row is read, at no cost.
 """
 
+import math
 import sys
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from dpmcmc.base.errors import SpecError, near
 from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families import MODELS
 from dpmcmc.families.priors import column_unit
-from dpmcmc.families.scores.base import Family, is_additive, is_skewed
+from dpmcmc.families.scores.base import Family, is_additive, is_apart, is_measured, is_skewed
 from dpmcmc.families.scores.given import log_middle
 from dpmcmc.formula import cuts
 from dpmcmc.formula.design import Design, make_design
@@ -26,12 +27,14 @@ from dpmcmc.posterior.breadth import notes
 from dpmcmc.posterior.free.closed import Closed
 from dpmcmc.posterior.free.posterior import FreePosterior, ModelWeight
 from dpmcmc.posterior.free.priors import (
+    OF_R2D2,
     SELECTING,
     CoefficientPrior,
     Floats,
     check_number,
     checked,
     half,
+    least_concentration,
     of_text,
 )
 from dpmcmc.posterior.free.settings import at
@@ -53,12 +56,13 @@ from dpmcmc.releases.whitening import Whitening
 from dpmcmc.samplers.starting import release_of
 
 NUM_DRAWS, MOST_DRAWS = 4000, 1_000_000
+LEAST_VARIANCE = 1e-3  # of a column, of its mean square
 Unwritten = NormalPrior | CoefficientPrior
 RequestedPrior = Unwritten | str
 
 
 class StoredRelease:
-    """The stored release of a job, from which any number of posteriors follow at no cost.
+    """The stored release of a job: posteriors and predictions from it cost nothing more.
 
     parameters: names for priors, contrasts and nulls. classes: number of linear predictors of a
     row.
@@ -113,19 +117,19 @@ class StoredRelease:
 
     @property
     def _hidden(self) -> bool:
-        """Whether the run ended before the last Newton steps, as noise hid the rows."""
+        """Return whether the run ended before its last Newton steps, as noise hid the rows."""
         return getattr(self._stored, "stopped", "") == UNSEEN
 
     @property
     def _spent(self) -> JobSpec:
-        """The job with the noise multiplier of what was drawn of its rounds."""
+        """Return the job with the noise multiplier of the rounds that were drawn."""
         if not isinstance(self._stored, Quadratic) or not self._stored.rounds:
             return self._own
         drawn = self._stored.noise_multiplier
         return replace(self._own, privacy=replace(self._own.privacy, noise_multiplier=drawn))
 
     def after_round(self) -> tuple[bool, Stored]:
-        """Return whether a job ends after a round of which this is stored, and what stays of it.
+        """Return whether a job stops after this round, and the statistics that remain stored.
 
         A function of released numbers and of public facts: it ends where its verdict is reliable,
         and where no reliable answer will come.
@@ -200,7 +204,7 @@ class StoredRelease:
         if type(num_draws) is not int or not 1 <= num_draws <= MOST_DRAWS:
             raise SpecError("/num_draws", f"must be a whole number between 1 and {MOST_DRAWS}")
         random = random or SystemRandom()
-        grouped, prior = self._of_groups(self._by_name(prior or {}))
+        grouped, prior = self._of_sds(self._by_name(prior or {}))
         (mean, precision), others = self._joined(prior)
         job_posterior = grouped.posterior(mean, precision, random)
         conflict = self._conflict(mean, precision, prior or ())
@@ -257,7 +261,7 @@ class StoredRelease:
         return self.posterior(prior, random=random).compare_models(formulas)
 
     def without(self, formula: str, pointer: str) -> tuple[str, ...]:
-        """Return the parameters that the job's model has and the one with this formula has not.
+        """Return the parameters of the job's model that a smaller formula's model lacks.
 
         Raises SpecError where it has others, or another response.
         """
@@ -276,6 +280,12 @@ class StoredRelease:
             absent = ", ".join(others) or "other groups"
             raise SpecError(pointer, f"has what the job's formula has not: {absent}")
         left = tuple(name for name in self.parameters if name not in names)
+        curves = [name for name in left if name in self._held_by()]
+        if curves:
+            message = (
+                f"leaves out a curve, whose sd says how large it is: {self._held_by()[curves[0]]}"
+            )
+            raise SpecError(pointer, message)
         if any(name.split(":")[-1] == INTERCEPT for name in left):
             raise SpecError(pointer, "has no intercept: columns are then not centred as the job's")
         return left
@@ -283,7 +293,7 @@ class StoredRelease:
     def _by_name(
         self, prior: Mapping[str, RequestedPrior] | RequestedPrior
     ) -> Mapping[str, Unwritten]:
-        """Return priors by parameter: one alone is of all coefficients but intercepts."""
+        """Return priors by parameter; a single prior applies to all but intercepts."""
         if isinstance(prior, Mapping):
             return {name: self._unwritten(own, name) for name, own in prior.items()}
         if isinstance(prior, str):
@@ -297,12 +307,13 @@ class StoredRelease:
             for k in range(first, self.coefficients)
             if first or self._design.parameters[k % d] != INTERCEPT
         ]
+        slopes = [k for k in slopes if self.parameters[k] not in self._held_by()]
         if not slopes:
             raise SpecError("/prior", "is of all coefficients but intercepts: there are none")
         return {self.parameters[k]: prior for k in slopes}
 
     def _unwritten(self, prior: RequestedPrior, name: str) -> Unwritten:
-        """Return a prior of the design's parameter, of one that may be written in columns' units.
+        """Return a parsed prior, converted from columns' units where it is in these.
 
         Raises SpecError.
         """
@@ -314,25 +325,45 @@ class StoredRelease:
             return own
         return own.within(column_unit(self._design, self.parameters, name, at("/prior", name)), 0.0)
 
-    def _of_groups(self, prior: Mapping[str, Unwritten]) -> tuple[Stored, Mapping[str, Unwritten]]:
-        """Return what is stored, with the prior of the sd of groups that asked, and other priors.
+    def _of_sds(self, prior: Mapping[str, Unwritten]) -> tuple[Stored, Mapping[str, Unwritten]]:
+        """Return the release with the requested priors of sds, and the remaining priors.
 
         Raises SpecError.
         """
-        grouping, stored = self._design.grouping, self._stored
-        if grouping is None or not isinstance(stored, Arrow) or not isinstance(prior, Mapping):
+        names, stored = self._design.sds, self._stored
+        if not names or not isinstance(prior, Mapping):
             return stored, prior
-        for name in grouping.effects:
+        for name, sd in self._held_by().items():
             if name in prior:
-                message = f"has the prior that {grouping.sd} is the sd of: give that a prior"
+                message = f"has the prior that {sd} is the sd of: give that a prior"
                 raise SpecError(at("/prior", name), message)
-        if grouping.sd not in prior:
-            return stored, prior
-        pointer = at("/prior", grouping.sd)
-        scale, df = half(prior[grouping.sd], pointer)
         unit = MODELS[self._own.model.family].unit(self._design, self._own.model)
-        changed = replace(stored, prior_sd=scale / unit, df=df)
-        return changed, {other: prior[other] for other in prior if other != grouping.sd}
+        for k, name in enumerate(names):
+            if name not in prior:
+                continue
+            scale, df = half(prior[name], at("/prior", name))
+            if isinstance(stored, Arrow) and k:
+                stored = replace(stored, slope_sd=scale / unit, slope_df=df)
+            elif isinstance(stored, Arrow):
+                stored = replace(stored, prior_sd=scale / unit, df=df)
+            elif isinstance(stored, Quadratic) and stored.smooth_priors is not None:
+                priors = stored.smooth_priors.copy()
+                priors[:, k] = scale / unit, df
+                stored = replace(stored, smooth_priors=priors)
+        return stored, {other: prior[other] for other in prior if other not in names}
+
+    def _held_by(self) -> dict[str, str]:
+        """Return, for each parameter with a common sd, the name of that sd."""
+        design = self._design
+        held = {design.parameters[k]: s.sd for s in design.smooths for k in s.penalised}
+        grouping = design.grouping
+        if grouping is None:
+            return held
+        return {
+            **dict.fromkeys(grouping.levels_of_effects, grouping.sds[0]),
+            **dict.fromkeys(grouping.slopes, grouping.sds[-1]),
+            **dict.fromkeys(grouping.law[len(grouping.sds) :], grouping.sd),
+        }
 
     def _joined(
         self, prior: Mapping[str, Unwritten]
@@ -348,7 +379,9 @@ class StoredRelease:
         for name, given in prior.items():
             pointer = at("/prior", name)
             k, checked_prior = self.index(name, "/prior"), checked(given, pointer)
-            if checked_prior.selects and k < self.coefficients:
+            if checked_prior.kind == "r2d2" and k < self.coefficients:
+                checked_prior = checked_prior.filled(float(unit[k]) * self._effect(k, pointer))
+            elif checked_prior.selects and k < self.coefficients:
                 sd = float(unit[k]) * float(self._prior[1][k]) ** -0.5
                 checked_prior = checked_prior.filled(sd)
             scaled_prior = checked_prior.within(float(unit[k]), float(shift[k]))
@@ -359,7 +392,45 @@ class StoredRelease:
                 raise SpecError(f"{pointer}/kind", message)
             else:
                 mean[k], precision[k], others[k] = 0.0, 0.0, scaled_prior
+        self._check_shared([prior for prior in others.values() if prior.kind == "r2d2"])
         return (mean, precision), others
+
+    def _check_shared(self, priors: Sequence[CoefficientPrior]) -> None:
+        """Refuse R2-D2 priors that differ, or with an impossible concentration."""
+        numbers = {tuple(getattr(prior, field) for field in OF_R2D2) for prior in priors}
+        if len(numbers) > 1:
+            raise SpecError(
+                "/prior", "r2d2 is one prior of several coefficients: give all the same"
+            )
+        if priors and priors[0].cons_d2 is not None:
+            least = least_concentration(priors)
+            if priors[0].cons_d2 < least:
+                message = f"must have a cons_d2 of at least {least:.3g}: mean_r2 times prec_r2 over"
+                raise SpecError("/prior", f"{message} the number of coefficients")
+
+    def _effect(self, k: int, pointer: str) -> float:
+        """Return the residual sd over that of a coefficient's column, in positions.
+
+        Of log odds the former is that of a logistic distribution, of logs of means 1. Raises
+        SpecError where the release has no moments of columns.
+        """
+        stored, family = self._stored, self._family
+        if not isinstance(stored, Quadratic) or family is None:
+            message = "r2d2 needs the spread of columns, which noisy_quadratic without groups has"
+            raise SpecError(pointer, message)
+        second, d = stored.moments()[0], len(self._design.parameters)
+        j = max(k - max(cuts.count(self._design, self.parameters) - 1, 0), 0) % d
+        centred = self._design.parameters[0] == INTERCEPT and j > 0
+        variance = float(second[j, j] - second[0, j] ** 2 if centred else second[j, j])
+        variance = max(variance, LEAST_VARIANCE * float(second[j, j]), 1e-12)
+        if stored.log_scale:
+            own = math.exp(float(stored.place[-1]))
+        elif family.link == "identity":
+            own = stored.residual_sd
+        else:
+            of_logs = family.link == "log" or (stored.hurdle and k < d)
+            own = 1.0 if of_logs else math.pi / math.sqrt(3.0)
+        return own / math.sqrt(variance)
 
     def _sampled(
         self,
@@ -383,8 +454,9 @@ class StoredRelease:
             problem = f"chains from the prior and from the estimate differ (R-hat {walk.r_hat:.3f})"
             reasons = (*reasons, f"{problem}: give a wider prior, or fewer that are not normal")
         if self._link is not None and isinstance(self._stored, Quadratic | Variational):
-            spread = np.atleast_2d(np.cov(positions, rowvar=False))
-            sampled = few_events.Posterior(positions.mean(axis=0), spread)
+            known = positions[:, : positions.shape[1] - len(self._design.sds)]
+            spread = np.atleast_2d(np.cov(known, rowvar=False))
+            sampled = few_events.Posterior(known.mean(axis=0), spread)
             problems = few_events.problems(self._stored, self._design, self._link, sampled)
             reasons = (*reasons, *problems)
         inclusion = {self.parameters[k]: share for k, share in walk.inclusion.items()}
@@ -394,12 +466,14 @@ class StoredRelease:
     def _in_units(
         self, normals: tuple[Floats, Floats], others: Mapping[int, CoefficientPrior]
     ) -> dict[str, CoefficientPrior]:
-        """Return the prior of every parameter of the design; none where it is not linear."""
+        """Return the prior of every parameter of the design; empty where it is nonlinear."""
         if self._nonlinear:
             return {}
         unit, shift = self._units("/prior")
         priors = {}
         for k, name in enumerate(self.parameters[: len(normals[0])]):
+            if name in self._held_by():
+                continue
             mean, precision = float(normals[0][k]), float(normals[1][k])
             scale = max(precision, 1e-300) ** -0.5
             prior = others.get(k, CoefficientPrior(kind="normal", loc=mean, scale=scale))
@@ -436,16 +510,17 @@ class StoredRelease:
         return tuple(reasons)
 
     def _conflict(
-        self, mean: Floats, precision: Floats, named: Container[str] = ()
+        self, mean: Floats, precision: Floats, named: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Return a sentence where normal priors (d,) are in conflict with the data.
+        """Return a sentence where normal priors (d,) conflict with the data.
 
         named: parameters whose prior the caller gave, which are not checked.
         """
         stored = self._stored
         if not isinstance(stored, Quadratic):
             return ()
-        pulls, ratios = prior_conflict.pulls(stored, mean, precision)
+        pulls, ratios = prior_conflict.pulls(stored, mean, stored.held(mean, precision))
+        named = {*named, *self._held_by()}
         pulls *= [name not in named for name in self.parameters[: len(pulls)]]
         worst = [int(k) for k in np.argsort(-pulls) if pulls[k] > 0.0]
         if not worst or self._nonlinear:
@@ -454,19 +529,21 @@ class StoredRelease:
         return (prior_conflict.sentence(names, scales * ratios[worst], float(pulls.max())),)
 
     def _few(self, mean: Floats, precision: Floats) -> tuple[str, ...]:
-        """Return problems of groups of rows with hardly any events, under normal priors (d,).
+        """Return problems of groups of rows with very few events, under normal priors (d,).
 
         The likelihood of such a group is not quadratic, as the release assumes.
         """
         stored, link = self._stored, self._link
         if link is None or not isinstance(stored, Quadratic | Variational):
             return ()
+        if isinstance(stored, Quadratic):
+            precision = stored.held(mean, precision)
         posterior = few_events.normal(stored, mean, precision)
         return few_events.problems(stored, self._design, link, posterior)
 
     @property
     def _link(self) -> few_events.Link | None:
-        """The link between predictors and expected responses; None where they are the same."""
+        """Return the link between predictors and expected responses; None for the identity."""
         family = self._family
         if family is None or (is_additive(family) and not is_skewed(family)):
             return None
@@ -478,28 +555,40 @@ class StoredRelease:
         middle_weight *= self._design.usual_trials
         shift, time = self._design.middle_offset, self._design.answer
         if self._design.kind == "event" and isinstance(time, NumberColumn):
-            if is_skewed(family):
+            if is_measured(family) and is_skewed(family):
                 unit = MODELS[self._own.model.family].unit(self._design, self._own.model)
                 return few_events.Link(True, shift=(log_middle(time) - shift) / unit, of_times=True)
             shift += log_middle(time)
         if family.link == "cumulative":
             return few_events.Link(False, ordered=True)
-        return few_events.Link(family.link == "log", family.variance.size, shift, middle_weight)
+        if family.link == "hurdle":
+            return few_events.Link(False, hurdle=True)
+        if is_apart(family) and family.link != "log":
+            return None  # no share is an event
+        size = family.variance.size
+        if is_apart(family) and isinstance(self._stored, Quadratic):
+            size = math.exp(float(self._stored.place[-1]))
+        return few_events.Link(family.link == "log", size, shift, middle_weight)
 
     @property
     def _family(self) -> Family | None:
-        """The family of the model; None where noisy_quadratic does not support it."""
+        """Return the family of scores; None where noisy_quadratic does not support it."""
         model = self._own.model
         return MODELS[model.family].rows(model.options)
 
     @property
     def _verdict_prior(self) -> tuple[Floats, Floats] | None:
-        """The prior for the verdict; None where the likelihood is quadratic."""
+        """Return the prior for the verdict; None where the likelihood is quadratic."""
         family = self._family
-        return None if family is None or family.quadratic else self._prior
+        if family is None or family.quadratic:
+            return None
+        mean, precision = self._prior
+        if isinstance(self._stored, Quadratic):
+            precision = self._stored.held(mean, precision)
+        return mean, precision
 
     def _whitened_difference(self, coefficients: Floats) -> Floats:
-        """Return the whitened difference between coefficients (p,) and the release's position."""
+        """Return the whitened difference of coefficients (p,) from the expansion point."""
         stored: Any = self._stored
         unit, shift = self._units("/prior")
         p = len(coefficients)
@@ -532,12 +621,16 @@ class StoredRelease:
     def fixed(
         self, values: Mapping[str, float], scale: Scale, pointer: str
     ) -> tuple[Floats, Floats]:
-        """Return (g (k, p), v (k,)): these values of parameters are positions with g @ them = v.
+        """Return g (k, p), v (k,): parameters at these values are positions with g @ them = v.
 
         Raises SpecError.
         """
         unit, shift = self._units(pointer)
         indices = [self.index(name, pointer) for name in values]
+        curves = next((name for name in values if name in self._held_by()), None)
+        if curves is not None:
+            message = f"is part of a curve: {self._held_by()[curves]} says how large that is"
+            raise SpecError(at(pointer, curves), message)
         for name, value in values.items():
             check_number(value, at(pointer, name))
         to_shown = np.eye(len(self.parameters))
@@ -631,5 +724,5 @@ def combine(releases: Sequence[StoredRelease]) -> StoredRelease:
 
 
 def _without_draws(options: AlgorithmOptions) -> AlgorithmOptions:
-    """Return options without the numbers of draws, which are free."""
+    """Return options without the numbers of draws, which cost nothing."""
     return replace(options, num_steps=None, num_chains=None, num_warmup=None)

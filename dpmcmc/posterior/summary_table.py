@@ -66,9 +66,11 @@ class Summaries(Sequence[ParameterSummary]):
         return "\n".join(as_lines([(row.name, row) for row in self.rows], self._mixing()))
 
     def _repr_html_(self) -> str:
+        """Return the table as HTML, for notebooks."""
         return as_html([(row.name, row) for row in self.rows], self._mixing())
 
     def _mixing(self) -> dict[str, list[str]]:
+        """Return columns of R-hat and effective sizes, where they were computed."""
         if all(row.ess_bulk is None for row in self.rows):
             return {}
         hats = [_short(row.r_hat, ".3f") for row in self.rows]
@@ -88,7 +90,7 @@ def as_lines(
 def as_html(
     rows: Sequence[tuple[str, Moments]], more: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """Return all of them as a table, for notebooks. more: as in `as_lines`."""
+    """Return the rows as an HTML table, for notebooks. more: as in `as_lines`."""
     heading, *lines = zip(*_columns(rows, more or {}), strict=True)
     head = "".join(f"<th>{escape(title)}</th>" for title in heading)
     body = "".join(
@@ -125,4 +127,5 @@ def rounded(value: float, sd: float) -> str:
 
 
 def _short(value: float | None, spec: str) -> str:
+    """Return a number in this format; empty for None."""
     return "-" if value is None else format(value, spec)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError
-from dpmcmc.base.names import LOG_SIGMA
+from dpmcmc.base.names import LOG_SCALES
 from dpmcmc.formula import cuts
 from dpmcmc.formula.design import Design
 
@@ -28,20 +28,24 @@ def matrix(design: Design, parameters: Sequence[str]) -> Floats:
     """Return M (p, p): parameters in units of columns are M times those of the design.
 
     parameters: one for each column of the design, or several such blocks, one for each category, or
-    cuts in the place of the first; behind them perhaps log_sigma and what groups have, which stay
-    as they are.
+    cuts in the place of the first; behind them perhaps the log of a scale and what smooths and
+    groups have, which stay as they are, but for what is of a slope that differs by group: levels of
+    groups are those in the middle of its bounds.
     """
     d, p = len(design.parameters), len(parameters)
-    own = p if design.grouping is None else p - len(design.grouping.parameters)
+    own = p - len(design.beside_families)
     block, blocks = np.zeros((d, d)), np.eye(p)
     for k, j, weight in design.mixing:
         block[k, j] = weight
+    for name in design.of_slopes:
+        k = own + design.beside_families.index(name)
+        blocks[k, k] = design.slope_unit
     first_slope = cuts.count(design, parameters)
     if first_slope:  # which have the sign of an intercept, and slopes the other one
         blocks[:first_slope, first_slope:] = -block[0, 1:]
         blocks[first_slope:, first_slope:] = block[1:, 1:]
         return blocks
-    for first in range(0, own - (parameters[own - 1] == LOG_SIGMA), d):
+    for first in range(0, own - (parameters[own - 1] in LOG_SCALES), d):
         blocks[first : first + d, first : first + d] = block
     return blocks
 

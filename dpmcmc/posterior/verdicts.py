@@ -1,4 +1,4 @@
-"""Verdicts: whether a result may be believed, from released numbers only."""
+"""Verdicts: whether a result is reliable, from released numbers only."""
 
 import math
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ def of_release(
 
 
 def widened(share: float) -> str:
-    """Return by how much privacy widens intervals, in words. share: of their variance."""
+    """Return in words how much noise widens intervals. share: of their variance."""
     times = 1.0 / math.sqrt(max(1.0 - share, LEAST_LEFT))
     if times >= TWICE:
         return f"privacy makes these intervals {times:.2g} times as wide"
@@ -91,7 +91,7 @@ def widened(share: float) -> str:
 
 
 def joined(verdict: Verdict, reasons: Sequence[str]) -> Verdict:
-    """Return a verdict with further problems: the epsilon of the first one is still named."""
+    """Return the verdict with further problems; keeps the first epsilon that would help."""
     if not reasons:
         return verdict
     all_reasons = (*verdict.reasons, *reasons)
@@ -100,7 +100,7 @@ def joined(verdict: Verdict, reasons: Sequence[str]) -> Verdict:
 
 
 def dependence_reasons(schema: Schema, algorithm: str) -> list[str]:
-    """Return why intervals are too narrow where a person has several rows; none of one row each."""
+    """Return why intervals are too narrow where a person has several rows, or nothing."""
     release = RELEASES.get(algorithm)
     if schema.unit_rows == 1 or (release is not None and release.by_units):
         return []
@@ -140,6 +140,7 @@ def of_chain(
 
 
 def _mixing(summaries: Sequence[ParameterSummary]) -> str:
+    """Return a sentence where chains have not mixed, else ""."""
     unknown = [summary.name for summary in summaries if summary.r_hat is None]
     if unknown:
         return f"{unknown[0]} never moved, or the chain is too short to be judged; {LONGER}"
@@ -150,7 +151,10 @@ def _mixing(summaries: Sequence[ParameterSummary]) -> str:
 
 
 def _size(summaries: Sequence[ParameterSummary]) -> str:
+    """Return a sentence where the effective sample size is too small, else ""."""
+
     def size(summary: ParameterSummary) -> float:
+        """Return the smaller of bulk and tail ESS, 0 where unknown."""
         return min(summary.ess_bulk or 0.0, summary.ess_tail or 0.0)
 
     worst = min(summaries, key=size)
@@ -167,7 +171,7 @@ def _size(summaries: Sequence[ParameterSummary]) -> str:
 def _start(
     draws: NDArray[np.float64], num_warmup: int, summaries: Sequence[ParameterSummary]
 ) -> str:
-    """Return a sentence where the chain moved far from its released starting point."""
+    """Return a sentence where the chain moved far from its released starting point, else ""."""
     middle = draws[:, num_warmup:].mean(axis=(0, 1))
     sds = np.array([max(summary.sd, 1e-300) for summary in summaries])
     with np.errstate(over="ignore"):  # of a chain that hardly moved, very far

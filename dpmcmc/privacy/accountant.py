@@ -1,4 +1,4 @@
-"""What events cost: quotes in directed rounding, costs up and budgets down.
+"""The cost of events, in directed rounding: costs are rounded up and budgets down.
 
 A quote is for events whose parameters are fixed before the first one runs (a job); whether a
 dataset can still afford it is `dpmcmc.privacy.filter`'s to say. The Gaussian path is closed-form
@@ -74,6 +74,7 @@ Convert = Callable[[float, float, float], float]
 
 
 def _leaf_kinds(event: Event) -> Iterator[Event]:
+    """Yield the single mechanisms of an event."""
     match event:
         case Repeat(event=inner):
             yield from _leaf_kinds(inner)
@@ -85,12 +86,12 @@ def _leaf_kinds(event: Event) -> Iterator[Event]:
 
 
 def all_gaussian(event: Event) -> bool:
-    """Whether every mechanism of the event is Gaussian, so that its cost has a closed form."""
+    """Return whether every mechanism is Gaussian, so that the cost has a closed form."""
     return all(isinstance(leaf, Gaussian) for leaf in _leaf_kinds(event))
 
 
 def epsilon(event: Event, delta: float) -> float:
-    """Tightest sound epsilon of the event at delta, rounded up.
+    """Return the tightest proven epsilon of the event at delta, rounded up.
 
     Exact for Gaussian events, repeated Laplace and repeated pure epsilon; for others the least of
     the composed distribution, or RDP where there is none, GDP and basic composition. Raises
@@ -110,7 +111,7 @@ def epsilon(event: Event, delta: float) -> float:
 
 
 def _curve_epsilons(event: Event, delta: float) -> tuple[float, ...]:
-    """By composition, else by RDP, and by GDP, after what may fail has been taken off delta."""
+    """Return epsilons by composition or else RDP, and by GDP, after failure probability."""
     rest = delta_after_failure(event, delta)
     if rest == 0:
         return ()
@@ -122,7 +123,7 @@ def _curve_epsilons(event: Event, delta: float) -> tuple[float, ...]:
 
 
 def delta_after_failure(event: Event, delta: float) -> float:
-    """delta less the failing probability of its parts, rounded down; 0 where none is left."""
+    """Return delta minus the failure probability of its parts, rounded down; 0 if none is left."""
     failure = pure_bound(event)[1]
     if failure == 0:
         return delta
@@ -131,24 +132,26 @@ def delta_after_failure(event: Event, delta: float) -> float:
 
 
 def _epsilon_basic(event: Event, delta: float) -> float:
+    """Return epsilon by basic composition at delta."""
     pure, failure = pure_bound(event)
     return math.inf if pure is None or failure > Fraction(delta) else float_up(pure)
 
 
 def epsilon_by_rdp(event: Event, delta: float, orders: Iterable[float], convert: Convert) -> float:
-    """Least epsilon over the orders that this conversion of RDP gives; infinite without a bound."""
+    """Return the least epsilon by RDP over these orders; infinite without a bound."""
     known_rho = ((order, rdp(event, order)) for order in orders)
     converted = (convert(rho, order, delta) for order, rho in known_rho if rho < math.inf)
     return min(converted, default=math.inf)
 
 
 def _composed(event: Event) -> pld.Composed | None:
+    """Return the composed privacy loss distribution of an event, cached."""
     variance = rdp(event, 2.0)
     return pld.compose(event, variance) if 0 < variance < 1000 else None
 
 
 def epsilon_by_composition(event: Event, delta: float) -> float:
-    """Epsilon by the composed privacy loss distribution; infinite where none is trusted."""
+    """Return epsilon by the composed privacy loss distribution; infinite if not trusted."""
     parts = pld.leaves(event)
     if parts is None or not pld.trusted(pld.hidden(parts), delta):  # composing takes its time
         return math.inf
@@ -157,7 +160,7 @@ def epsilon_by_composition(event: Event, delta: float) -> float:
 
 
 def _delta_repeated(event: Event, at: float) -> float:
-    """Exact delta of one Laplace or (epsilon, delta) mechanism repeated; 1 for anything else."""
+    """Return the exact delta of one repeated Laplace or (epsilon, delta) mechanism; else 1."""
     parts = pld.leaves(event)
     if parts is None or len(parts) != 1:
         return 1.0
@@ -174,7 +177,7 @@ def _delta_repeated(event: Event, at: float) -> float:
 
 
 def _epsilon_repeated(event: Event, delta: float) -> float:
-    """Smallest epsilon whose exact delta is small enough; the delta falls as epsilon grows."""
+    """Return the smallest epsilon whose exact delta is at most delta."""
     good = _epsilon_basic(event, delta)
     if good == math.inf or _delta_repeated(event, good) > delta:
         return math.inf
@@ -188,7 +191,7 @@ def _epsilon_repeated(event: Event, delta: float) -> float:
 
 
 def delta(event: Event, epsilon: float) -> float:
-    """Tightest sound delta of the event at epsilon, rounded up. The counterpart of `epsilon`."""
+    """Return the tightest proven delta of the event at epsilon, rounded up."""
     check_epsilon(epsilon)
     known(event)
     if all_gaussian(event):
@@ -208,7 +211,7 @@ def delta(event: Event, epsilon: float) -> float:
 
 
 def _delta_rdp(event: Event, at: float) -> float:
-    """CKS20 for delta: ln delta = (a - 1)(rho - eps + ln(1 - 1/a)) - ln a, at the best order."""
+    """Return delta by RDP at the best order: ln delta = (a - 1)(rho - eps + ...) - ln a (CKS20)."""
     known_rho = ((order, rdp(event, order)) for order in ORDERS)
     logs = [
         (order - 1) * (rho - at + math.log1p(-1 / order)) - math.log(order)
@@ -219,7 +222,7 @@ def _delta_rdp(event: Event, at: float) -> float:
 
 
 def noise_multiplier_for(epsilon: float, delta: float, num_steps: int) -> float:
-    """Smallest noise multiplier with which num_steps Gaussian releases cost (epsilon, delta).
+    """Return the smallest noise multiplier at which num_steps releases cost (epsilon, delta).
 
     sigma / Delta, rounded up. Raises ValueError where the budget or num_steps is not positive.
     """
@@ -232,28 +235,30 @@ def noise_multiplier_for(epsilon: float, delta: float, num_steps: int) -> float:
 
 
 def _steps(budget: Fraction, start: Fraction, each: Fraction) -> int:
+    """Return how many repetitions of cost `each` fit the budget after `start`."""
     return max(0, math.floor((budget - start) / each))
 
 
 def _mu2(noise_multiplier: float) -> Fraction:
+    """Return mu^2 = 1 / z^2 exactly."""
     return 1 / Fraction(Gaussian(noise_multiplier).noise_multiplier) ** 2
 
 
 def num_steps_for(epsilon: float, delta: float, noise_multiplier: float) -> int:
-    """Largest number of Gaussian releases at noise_multiplier within (epsilon, delta); may be 0."""
+    """Return the largest number of Gaussian releases within (epsilon, delta); may be 0."""
     budget = Fraction(mu_of_epsilon(epsilon, delta)) ** 2
     return _steps(budget, Fraction(0), _mu2(noise_multiplier))
 
 
 def num_steps_for_rho(rho: float, noise_multiplier: float) -> int:
-    """Largest number of Gaussian releases within rho-zCDP (thesis A, Theorem 6); may be 0."""
+    """Return the largest number of Gaussian releases within rho-zCDP (thesis A, Theorem 6)."""
     return _steps(2 * Fraction(rho), Fraction(0), _mu2(noise_multiplier))
 
 
 def num_trajectories_for(
     epsilon: float, delta: float, ratio_multiplier: float, gradient_multiplier: float, leapfrog: int
 ) -> int:
-    """Largest number of DP HMC trajectories within (epsilon, delta); may be 0.
+    """Return the largest number of DP HMC trajectories within (epsilon, delta); may be 0.
 
     k trajectories of L leapfrog steps release k ratios and k L + 1 gradients (thesis A, 5.2).
     """
@@ -264,11 +269,12 @@ def num_trajectories_for(
 def num_trajectories_for_rho(
     rho: float, ratio_multiplier: float, gradient_multiplier: float, leapfrog: int
 ) -> int:
-    """Largest number of DP HMC trajectories within rho-zCDP; may be 0."""
+    """Return the largest number of DP HMC trajectories within rho-zCDP; may be 0."""
     return _trajectories(2 * Fraction(rho), ratio_multiplier, gradient_multiplier, leapfrog)
 
 
 def _trajectories(budget: Fraction, ratio: float, gradient: float, leapfrog: int) -> int:
+    """Return how many trajectories fit a budget of mu^2."""
     if leapfrog < 1:
         raise ValueError("a trajectory has at least one leapfrog step")
     first = _mu2(gradient)

@@ -1,4 +1,4 @@
-"""What a budget pays for: noise for a number of steps, and steps at a given noise. Free."""
+"""What a budget allows: noise for a number of steps, or steps at a given noise. Free."""
 
 from numbers import Integral, Real
 
@@ -90,18 +90,20 @@ def steps_for_epsilon(
 
 
 def _check_budget(epsilon: float, delta: float) -> None:
+    """Refuse an epsilon or delta out of range."""
     _check_number("epsilon", epsilon, 1e-4, 1e9)
     _check_number("delta", delta, 1e-20, MOST_DELTA)
 
 
 def _check_number(name: str, value: object, least: float, most: float) -> None:
-    """Refuse what is no number within [least, most]; not a number is none."""
+    """Refuse a value outside [least, most], or NaN."""
     real = isinstance(value, Real) and not isinstance(value, bool)
     if not real or not least <= value <= most:  # type: ignore[operator]
         raise SpecError(f"/{name}", f"must be between {least:g} and {most:g}")
 
 
 def _check_count(name: str, value: object) -> None:
+    """Refuse a value that is not a positive whole number."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or not 1 <= value <= MOST_COUNT:  # type: ignore[operator]
         raise SpecError(f"/{name}", f"must be a whole number between 1 and {MOST_COUNT}")

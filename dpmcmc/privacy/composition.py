@@ -20,17 +20,18 @@ LARGEST_EPSILON = 1e130  # whose square, times any count, is a number
 
 
 def _check_count(count: int) -> None:
+    """Refuse a count that is not a positive whole number."""
     if count < 1:
         raise ValueError("count must be 1 or larger")
 
 
 def basic_composition(entries: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Sums of the epsilons and of the deltas (blog, Claim 10)."""
+    """Return the sums of epsilons and of deltas (blog, Claim 10)."""
     return math.fsum(e for e, _ in entries), math.fsum(d for _, d in entries)
 
 
 def advanced_epsilon_blog(entries: Sequence[tuple[float, int]], beta: float) -> float:
-    """epsilon at delta = beta of (epsilon, count) pure mechanisms (blog, Claim 16; loose).
+    """Return epsilon at delta = beta of (epsilon, count) pure mechanisms (blog, Claim 16; loose).
 
     For one pair k a + sqrt(2 k ln(1/beta)) (epsilon + a), a = epsilon (e^epsilon - 1) up to ln 2,
     else epsilon; for several Azuma's inequality with their own increments.
@@ -46,7 +47,7 @@ def advanced_epsilon_blog(entries: Sequence[tuple[float, int]], beta: float) -> 
 
 
 def advanced_epsilon(entries: Sequence[tuple[float, int]], beta: float) -> float:
-    """epsilon at delta = beta of (epsilon, count) pure mechanisms (Dwork, Rothblum & Vadhan 2010).
+    """Return epsilon at delta = beta of (epsilon, count) pure mechanisms (Dwork et al. 2010).
 
     For one pair k epsilon (e^epsilon - 1) + epsilon sqrt(2 k ln(1/beta)).
     """
@@ -59,6 +60,7 @@ def advanced_epsilon(entries: Sequence[tuple[float, int]], beta: float) -> float
 
 
 def _check_entries(entries: Sequence[tuple[float, int]], beta: float) -> None:
+    """Refuse epsilons, counts or a beta out of range."""
     check_delta(beta)
     for epsilon, count in entries:
         check_epsilon(epsilon)
@@ -66,13 +68,13 @@ def _check_entries(entries: Sequence[tuple[float, int]], beta: float) -> None:
 
 
 def advanced_delta(delta: float, count: int, beta: float) -> float:
-    """delta of `count` (epsilon, delta) mechanisms under advanced composition: beta + k delta."""
+    """Return delta of `count` mechanisms by advanced composition: beta + k delta."""
     _check_count(count)
     return beta + count * delta
 
 
 def optimal_delta(epsilon: float, delta: float, count: int, at_epsilon: float) -> float:
-    """Smallest delta at `at_epsilon` of any `count` (epsilon, delta)-DP mechanisms, rounded up.
+    """Return the smallest delta at at_epsilon of `count` (epsilon, delta) mechanisms, rounded up.
 
     Attained by randomised response. Source: Kairouz, Oh & Viswanath 2015, Theorem 3.3.
     """
@@ -90,7 +92,7 @@ def optimal_delta(epsilon: float, delta: float, count: int, at_epsilon: float) -
 
 
 def _response_delta(epsilon: float, count: int, at_epsilon: float) -> float:
-    """delta of `count` randomised responses: sum over i lies, Bin(i) (1 - e^(eg-(k-2i)eps))_+."""
+    """Return delta of `count` randomised responses: the sum over i false answers."""
     if epsilon == 0:
         return 0.0
     # lowered by its rounding error, so that no term that counts is lost just above the threshold
@@ -105,7 +107,7 @@ def _response_delta(epsilon: float, count: int, at_epsilon: float) -> float:
 
 @lru_cache(maxsize=4)
 def _log_binomial(count: int, epsilon: float) -> FloatArray:
-    """Log of the binomial mass of 0, ..., count lies at probability 1/(1 + e^epsilon), kept.
+    """Return log binomial masses of 0, ..., count false answers at 1 / (1 + e^epsilon), cached.
 
     Loader's saddle point.
     """
@@ -126,7 +128,7 @@ def _log_binomial(count: int, epsilon: float) -> FloatArray:
 
 
 def _stirling(x: FloatArray) -> FloatArray:
-    """ln x! - (x + 1/2) ln x + x - ln(2 pi)/2 for whole x >= 1."""
+    """Return ln x! - (x + 1/2) ln x + x - ln(2 pi)/2 for whole x >= 1."""
     small = np.array([math.lgamma(n + 1) for n in range(17)])
     index = np.minimum(x, 16).astype(int)
     exact = small[index] - (x + 0.5) * np.log(x) + x - 0.5 * math.log(2 * math.pi)
@@ -137,7 +139,7 @@ def _stirling(x: FloatArray) -> FloatArray:
 
 
 def _deviance(x: FloatArray, mean: float) -> FloatArray:
-    """x ln(x/mean) + mean - x, without cancellation where x is close to mean."""
+    """Return x ln(x / mean) + mean - x, without cancellation where x is close to mean."""
     with np.errstate(divide="ignore"):
         u = (x - mean) / mean
     near = np.abs(u) < 0.1
@@ -150,7 +152,7 @@ def _deviance(x: FloatArray, mean: float) -> FloatArray:
 
 
 def optimal_epsilon(epsilon: float, delta: float, count: int, at_delta: float) -> float:
-    """Smallest epsilon at `at_delta` of any `count` (epsilon, delta)-DP mechanisms, rounded up."""
+    """Return the smallest epsilon at at_delta of `count` mechanisms, rounded up."""
     check_delta(at_delta)
     total = count * epsilon
     if -math.expm1(count * math.log1p(-delta)) > at_delta:

@@ -1,4 +1,4 @@
-"""Between Rényi DP, zero-concentrated DP and (epsilon, delta).
+"""Conversions between Rényi DP, zero-concentrated DP and (epsilon, delta).
 
 Sources: Canonne, Kamath & Steinke 2020, Proposition 12 (CKS: tight); Bun & Steinke 2016,
 Proposition 1.3 and Mironov 2017, Proposition 3 (sound, loose). Costs round up, budgets down.
@@ -18,12 +18,13 @@ def check_order(order: float) -> None:
 
 
 def _check_rho(rho: float) -> None:
+    """Refuse a rho that is negative or not finite."""
     if not rho >= 0:
         raise ValueError("rho must be 0 or larger")
 
 
 def _overhead(order: float, delta: float) -> tuple[float, float]:
-    """ln(1 - 1/a) - ln(a delta)/(a - 1), and the sum of its terms' magnitudes."""
+    """Return ln(1 - 1/a) - ln(a delta)/(a - 1), and the sum of its terms' magnitudes."""
     first = math.log1p(-1 / order)
     second = -(math.log(order) + math.log(delta)) / (order - 1)
     scale = (abs(math.log(order)) + abs(math.log(delta))) / (order - 1)
@@ -31,7 +32,7 @@ def _overhead(order: float, delta: float) -> tuple[float, float]:
 
 
 def rdp_epsilon(rho: float, order: float, delta: float) -> float:
-    """epsilon >= 0 at delta of a Rényi divergence rho at one order (CKS), rounded up."""
+    """Return epsilon >= 0 at delta of Rényi divergence rho at one order (CKS), rounded up."""
     check_order(order)
     check_delta(delta)
     _check_rho(rho)
@@ -40,7 +41,7 @@ def rdp_epsilon(rho: float, order: float, delta: float) -> float:
 
 
 def rdp_epsilon_mironov(rho: float, order: float, delta: float) -> float:
-    """epsilon at delta of Rényi divergence rho at one order: rho + ln(1/delta)/(a - 1), looser."""
+    """Return epsilon at delta by rho + ln(1/delta)/(a - 1) (Mironov), which is looser."""
     check_order(order)
     check_delta(delta)
     _check_rho(rho)
@@ -48,7 +49,7 @@ def rdp_epsilon_mironov(rho: float, order: float, delta: float) -> float:
 
 
 def rdp_budget(epsilon: float, delta: float, order: float) -> float:
-    """Largest Rényi divergence at one order that is (epsilon, delta) by CKS, rounded down.
+    """Return the largest Rényi divergence at one order within (epsilon, delta), rounded down.
 
     Negative where even no release at all is not covered at this order.
     """
@@ -60,14 +61,14 @@ def rdp_budget(epsilon: float, delta: float, order: float) -> float:
 
 
 def zcdp_epsilon_loose(rho: float, delta: float) -> float:
-    """epsilon at delta of rho-zCDP: rho + sqrt(4 rho ln(1/delta)) (Bun & Steinke), rounded up."""
+    """Return epsilon of rho-zCDP, rho + sqrt(4 rho ln(1/delta)) (Bun & Steinke), rounded up."""
     check_delta(delta)
     _check_rho(rho)
     return (rho + math.sqrt(-4 * rho * math.log(delta))) * (1 + _PAD)
 
 
 def zcdp_rho_loose(epsilon: float, delta: float) -> float:
-    """The inverse: (sqrt(eps - ln delta) - sqrt(-ln delta))^2 (thesis A, Theorem 6)."""
+    """Return rho, the inverse of zcdp_epsilon_loose (thesis A, Theorem 6)."""
     check_delta(delta)
     check_epsilon(epsilon)
     log = -math.log(delta)
@@ -76,7 +77,7 @@ def zcdp_rho_loose(epsilon: float, delta: float) -> float:
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """epsilon at delta of rho-zCDP by CKS at its best real order, rounded up.
+    """Return epsilon at delta of rho-zCDP by CKS at its best real order, rounded up.
 
     In x = order - 1 the best order solves rho x^2 + ln(1 + x) = ln(1/delta), whose left side grows.
     """
@@ -95,7 +96,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Largest rho whose zcdp_epsilon is at most epsilon, rounded down."""
+    """Return the largest rho whose zcdp_epsilon is at most epsilon, rounded down."""
     check_delta(delta)
     check_epsilon(epsilon)
     high = 2 * epsilon + 2

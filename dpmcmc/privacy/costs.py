@@ -1,4 +1,4 @@
-"""Costs that add up: GDP, Rényi, zero-concentrated and pure, of any event, rounded up.
+"""Additive costs of any event, rounded up: GDP, Rényi, zero-concentrated and pure DP.
 
 Sums are exact fractions on a grid of 2^-192, so they do not depend on the order of events and a job
 of a million steps costs no more than its steps. A part whose cost is unknown makes the whole
@@ -41,7 +41,7 @@ def known(event: object) -> None:
 
 
 def _summed(event: Event, leaf: Callable[[Event], Fraction | None]) -> Fraction | None:
-    """A cost that adds up in composition and is the largest part's in parallel; None: unbounded."""
+    """Return the sum of leaf costs in composition, maximum in parallel; None: unbounded."""
     known(event)
     match event:
         case Repeat(event=inner, count=count):
@@ -59,11 +59,12 @@ def _summed(event: Event, leaf: Callable[[Event], Fraction | None]) -> Fraction 
 
 
 def gdp_mu2(event: Event) -> Fraction | None:
-    """The square of `gdp_mu`, exact for Gaussian events; None where no GDP bound is known."""
+    """Return mu^2 of GDP, exact for Gaussian events; None where no bound is known."""
     return _summed(event, _leaf_mu2)
 
 
 def _leaf_mu2(leaf: Event) -> Fraction | None:
+    """Return mu^2 of one mechanism; None without a GDP bound."""
     if isinstance(leaf, Gaussian):
         return 1 / Fraction(leaf.noise_multiplier) ** 2
     epsilon, failure = pair_of(leaf)
@@ -73,7 +74,7 @@ def _leaf_mu2(leaf: Event) -> Fraction | None:
 
 
 def gdp_mu(event: Event) -> float:
-    """mu of the event's Gaussian-DP bound, rounded up; infinite where none is known.
+    """Return mu of the event's GDP bound, rounded up; infinite where none is known.
 
     Pure epsilon: 2 Phi^-1(e^eps/(1 + e^eps)). Subsampled Gaussian and Barker: none. Adaptive
     composition adds mu^2 (docs/proofs/gaussian_composition.md).
@@ -83,12 +84,13 @@ def gdp_mu(event: Event) -> float:
 
 
 def rdp_bound(event: Event, order: float) -> Fraction | None:
-    """Rényi divergence of the event at one order, rounded up; None where no bound is known."""
+    """Return the Rényi divergence at one order, rounded up; None where no bound is known."""
     check_order(order)
     return _summed(event, lambda leaf: _leaf_rdp(leaf, order))
 
 
 def _leaf_rdp(leaf: Event, order: float) -> Fraction | None:
+    """Return the Rényi divergence of one mechanism; None without a bound."""
     if isinstance(leaf, Gaussian):
         return Fraction(order) / (2 * Fraction(leaf.noise_multiplier) ** 2)
     value = _leaf_rdp_float(leaf, order)
@@ -97,6 +99,7 @@ def _leaf_rdp(leaf: Event, order: float) -> Fraction | None:
 
 @lru_cache(maxsize=4096)
 def _leaf_rdp_float(leaf: Event, order: float) -> float:
+    """Return the Rényi divergence of one mechanism as a float; infinite without a bound."""
     match leaf:
         case Laplace(noise_multiplier=z):
             return curves.rdp_laplace(1 / z, order)
@@ -112,13 +115,13 @@ def _leaf_rdp_float(leaf: Event, order: float) -> float:
 
 
 def rdp(event: Event, order: float) -> float:
-    """Rényi divergence of the event at one order above 1, rounded up; infinite if unknown."""
+    """Return the Rényi divergence at one order above 1, rounded up; infinite if unknown."""
     bound = rdp_bound(event, order)
     return math.inf if bound is None else float_up(bound)
 
 
 def float_up(value: Fraction) -> float:
-    """The smallest double that is at least `value`, infinity beyond all of them."""
+    """Return the smallest double at least `value`; infinity beyond the largest."""
     if value > _LARGEST:
         return math.inf
     number = float(value)
@@ -126,7 +129,7 @@ def float_up(value: Fraction) -> float:
 
 
 def pure_bound(event: Event) -> tuple[Fraction | None, Fraction]:
-    """(epsilon, delta): but for probability delta the event is epsilon-DP, by basic composition.
+    """Return (epsilon, delta): epsilon-DP except with probability delta, by basic composition.
 
     epsilon is None, and delta 0, where a part is known by a curve only.
     """
@@ -136,33 +139,36 @@ def pure_bound(event: Event) -> tuple[Fraction | None, Fraction]:
 
 
 def _leaf_pure(leaf: Event) -> Fraction | None:
-    """Epsilon of a leaf that has one, but for failing: of Laplace noise exactly 1 / z."""
+    """Return the epsilon of a leaf, except with its failure probability; Laplace: 1 / z."""
     if isinstance(leaf, Laplace):
         return 1 / Fraction(leaf.noise_multiplier)
     return _finite(pair_of(leaf)[0])
 
 
 def _failure(leaf: Event) -> float:
+    """Return the failure probability of one mechanism."""
     return leaf.delta if isinstance(leaf, SmoothLaplace) else 0.0
 
 
 def _finite(value: float) -> Fraction | None:
+    """Return a float as a fraction; None where it is infinite."""
     return Fraction(value) if math.isfinite(value) else None
 
 
 def pure_epsilon(event: Event) -> float:
-    """epsilon at delta 0 by basic composition, rounded up; infinite where it has none."""
+    """Return epsilon at delta 0 by basic composition, rounded up; infinite without one."""
     epsilon, failure = pure_bound(event)
     return math.inf if epsilon is None or failure > 0 else float_up(epsilon)
 
 
 def zcdp_rho(event: Event) -> float:
-    """rho of zCDP, rounded up: mu^2 / 2 of Gaussian and epsilon^2 / 2 of pure parts."""
+    """Return rho of zCDP, rounded up: mu^2 / 2 of Gaussian, epsilon^2 / 2 of pure parts."""
     bound = _summed(event, _leaf_rho)
     return math.inf if bound is None else float_up(bound)
 
 
 def _leaf_rho(leaf: Event) -> Fraction | None:
+    """Return rho of one mechanism; None without a bound."""
     if isinstance(leaf, Gaussian):
         return 1 / (2 * Fraction(leaf.noise_multiplier) ** 2)
     epsilon, failure = pair_of(leaf)
@@ -170,7 +176,7 @@ def _leaf_rho(leaf: Event) -> Fraction | None:
 
 
 def pair_of(leaf: Event) -> tuple[float, float]:
-    """The (epsilon, delta) that a leaf is known by."""
+    """Return the (epsilon, delta) that a leaf is defined by."""
     match leaf:
         case PureEpsilon(epsilon=epsilon):
             return epsilon, 0.0
@@ -186,7 +192,7 @@ def pair_of(leaf: Event) -> tuple[float, float]:
 
 
 def but_for_failure(event: Event) -> Event:
-    """The event with every (epsilon, delta) part read as epsilon-DP, which it is but for failing.
+    """Return the event with (epsilon, delta) parts taken as epsilon-DP, without failures.
 
     Its delta is to be charged beside (`pure_bound`). Proof: docs/proofs/filter.md, section 4.
     """

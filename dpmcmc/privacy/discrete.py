@@ -1,4 +1,4 @@
-"""Exact discrete Gaussian noise: all noise that privacy rests on is drawn here.
+"""Exact discrete Gaussian noise. All Gaussian privacy noise is drawn here.
 
 A statistic that leaves the house as a number must not carry rows in the low bits of a float
 (Mironov 2012), and noise from floats has no tails. So what is released, and what a decision is made
@@ -7,11 +7,14 @@ docs/proofs/gaussian_release.md, section 2.
 """
 
 import math
-from typing import NamedTuple
+import sys
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.base.loading import loaded
+from dpmcmc.kernels.arithmetic import noise
 from dpmcmc.kernels.arithmetic.rounding import noised
 from dpmcmc.privacy.drawn import Metered
 from dpmcmc.privacy.noise import RandomSource, Shape
@@ -25,6 +28,8 @@ SIGMA_MARGIN = 1.0 - 2.0**-36
 SPARE_VARIANCE = 16.0
 WORDS, SOME = 18, 200  # of a tape: a draw takes 16.7 words on average
 TAPE_DRAWS = 2048  # draws of a tape that stays in the cache
+# number of draws that plain Python makes in the time that loading the compiler takes
+PLAIN_PYTHON_DRAWS, COMPILED = 4096, "dpmcmc.kernels.compiled.noise"
 COARSEST, FINEST = 8, 46  # log2 of the noise's sd in grid cells
 LEAST_LOG2_SD, MOST_LOG2_SD = 1, 50  # above, a draw of 2^13 sds would not fit 64 bits
 LEAST_SENSITIVITY, MOST_SENSITIVITY = 1e-250, 1e250
@@ -41,7 +46,7 @@ class Scale(NamedTuple):
 
 
 def log2_sd(noise_multiplier: float) -> int:
-    """Return s, the noise of a release having sd 2^s in grid units. Fine enough for any sum."""
+    """Return s: noise has sd 2^s in grid units, which is fine enough for any sum."""
     return min(max(COARSEST, 20 + math.ceil(math.log2(noise_multiplier))), FINEST)
 
 
@@ -80,12 +85,10 @@ def discrete_gaussian(random: RandomSource, log2_sd: int, shape: Shape) -> Integ
     random words alone. Source: Karney 2016, algorithm D; Canonne, Kamath and Steinke 2020,
     algorithm 1. Raises ValueError on another log2_sd.
     """
-    from dpmcmc.kernels.compiled import noise
-
     if not LEAST_LOG2_SD <= log2_sd <= MOST_LOG2_SD:
         raise ValueError(f"log2_sd must lie between {LEAST_LOG2_SD} and {MOST_LOG2_SD}")
     out = np.empty(int(np.prod(shape)), dtype=np.int64)
-    tape, done, fill = np.empty(0, dtype=np.int64), 0, noise.filler(out.size)
+    tape, done, fill = np.empty(0, dtype=np.int64), 0, _filler(out.size)
     while done < out.size:
         wanted = min(out.size - done, TAPE_DRAWS)
         fresh = random.integers(1 << noise.BITS, (WORDS * wanted + SOME,))
@@ -95,8 +98,15 @@ def discrete_gaussian(random: RandomSource, log2_sd: int, shape: Shape) -> Integ
     return out.reshape(shape)
 
 
+def _filler(size: int) -> Any:
+    """Return discrete_gaussians: compiled if the compiler is there or size is large."""
+    if "dpmcmc.kernels.compiled" in sys.modules or size > PLAIN_PYTHON_DRAWS:
+        return loaded(COMPILED).discrete_gaussians
+    return lambda tape, *given: noise.discrete_gaussians(tape.tolist(), *given)
+
+
 def noisy_grid(dimension: int, sensitivity: float, noise_multiplier: float) -> float:
-    """Return what `noised` rounds a vector of this dimension to; see noisy_sums.
+    """Return the grid to which `noised` rounds a vector of this dimension; see noisy_sums.
 
     Raises ValueError on a sensitivity with which float arithmetic would lose the noise.
     """

@@ -1,4 +1,4 @@
-"""Exact discrete Laplace noise and exact flips, from uniform integers that are compared.
+"""Exact discrete Laplace noise and exact random flips, by comparing uniform integers.
 
 As in `dpmcmc.privacy.discrete`, what privacy rests on is an integer.
 Proof: docs/proofs/statistics.md.
@@ -20,12 +20,12 @@ FLIP_BITS = 62
 
 
 def log2_scale(noise_multiplier: float) -> int:
-    """Return s: the noise of a release has scale 2^s in grid cells."""
+    """Return s: noise has scale 2^s in grid cells."""
     return min(max(COARSEST, 31 + math.floor(math.log2(noise_multiplier))), FINEST)
 
 
 def cells(noise_multiplier: float) -> int:
-    """Return D, the sensitivity in grid cells, so that noise of scale 2^s is charged in full.
+    """Return the sensitivity in grid cells at which noise of scale 2^s has this multiplier.
 
     Laplace(noise_multiplier) covers it: (D + 2) noise_multiplier <= 2^s.
     """
@@ -60,6 +60,7 @@ def flip_share(epsilon: float) -> float:
 
 
 def _threshold(epsilon: float) -> int:
+    """Return the number of 62-bit words that mean a flip."""
     exact = math.exp(-epsilon) / (1.0 + math.exp(-epsilon))
     return min(
         math.ceil(Fraction(exact * (1.0 + 2.0**-40)) * (1 << FLIP_BITS)), 1 << (FLIP_BITS - 1)

@@ -1,4 +1,4 @@
-"""Which of a planned composition's events were drawn: noise is let through in the planned order.
+"""Metering of noise: which of a planned composition's events were drawn, in the planned order.
 
 A run that may stop early takes its randomness from a `Metered` source. The door to noise asks it
 before each draw, so that nothing beyond the plan is drawn, and what it counted is what is paid.
@@ -34,7 +34,7 @@ def steps(event: Event) -> tuple[Gaussian, ...]:
 
 
 def begins(planned: Event, drawn: Event) -> bool:
-    """Whether what was drawn is how the planned composition begins, or all of it."""
+    """Return whether the drawn events are a prefix of the planned composition."""
     try:
         some, every = steps(drawn), steps(planned)
     except EventError:
@@ -43,7 +43,7 @@ def begins(planned: Event, drawn: Event) -> bool:
 
 
 class Metered:
-    """A source of randomness that lets the noise of a planned composition through, and counts it.
+    """A source of randomness that permits only the planned noise, in order, and counts it.
 
     planned: the event that is paid for. Raises EventError where it is none that `steps` takes.
     """
@@ -64,26 +64,26 @@ class Metered:
 
     @property
     def drawn(self) -> Event | None:
-        """What was drawn so far; None before the first draw."""
+        """The event drawn so far; None before the first draw."""
         return Compose(self._planned[: self._count]) if self._count else None
 
     @property
     def complete(self) -> bool:
-        """Whether all of the plan was drawn."""
+        """Return whether all planned noise was drawn."""
         return self._count == len(self._planned)
 
     def normals(self, shape: Shape) -> NDArray[np.float64]:
-        """Return those of the source behind."""
+        """Return normals of the wrapped source."""
         return self._random.normals(shape)
 
     def uniforms(self, shape: Shape) -> NDArray[np.float64]:
-        """Return those of the source behind."""
+        """Return uniforms of the wrapped source."""
         return self._random.uniforms(shape)
 
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
-        """Return those of the source behind."""
+        """Return integers of the wrapped source."""
         return self._random.integers(high, shape)
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """Return those of the source behind."""
+        """Return words of the wrapped source."""
         return self._random.words(count)

@@ -1,4 +1,4 @@
-"""Events as JSON: what a ledger stores, and the digest that a permit names."""
+"""Events as JSON, stored in the ledger, and the digest that a permit refers to."""
 
 import hashlib
 import json
@@ -13,17 +13,18 @@ _BY_NAME = {kind.__dataclass_fields__["kind"].default: kind for kind in KINDS}
 
 
 def as_dict(event: Event) -> dict[str, Any]:
-    """The event as plain JSON-able values, `kind` included. Raises EventError on anything else."""
+    """Return the event as JSON values, with its `kind`. Raises EventError on anything else."""
     check_kind(event)
     return asdict(event)
 
 
 def from_dict(values: Mapping[str, Any]) -> Event:
-    """The event that `as_dict` wrote. Raises EventError on an unknown kind or field."""
+    """Return the event that `as_dict` wrote. Raises EventError on an unknown kind or field."""
     return _from_dict(values, 0)
 
 
 def _from_dict(values: object, depth: int) -> Event:
+    """Return the event of a JSON object at this nesting depth."""
     check(depth <= MAX_DEPTH, f"events nest at most {MAX_DEPTH} deep")
     check(isinstance(values, Mapping), "an event is an object with a kind")
     fields = dict(values)  # type: ignore[call-overload]
@@ -44,6 +45,7 @@ def _from_dict(values: object, depth: int) -> Event:
 
 
 def _inner(values: object, depth: int, pointer: str) -> Event:
+    """Return a nested event. Raises EventError with its pointer."""
     try:
         return _from_dict(values, depth + 1)
     except EventError as error:
@@ -51,7 +53,7 @@ def _inner(values: object, depth: int, pointer: str) -> Event:
 
 
 def _check_fields(kind: type[Any], given: Mapping[str, Any]) -> None:
-    """Refuse fields that this kind of event does not have, and the want of one that it needs."""
+    """Refuse fields that this kind of event lacks, and missing fields that it needs."""
     known = {own.name: own for own in fields_of(kind) if own.name != "kind"}
     for name in given:
         escaped = str(name).replace("~", "~0").replace("/", "~1")
@@ -61,6 +63,6 @@ def _check_fields(kind: type[Any], given: Mapping[str, Any]) -> None:
 
 
 def digest(event: Event) -> str:
-    """SHA-256 (hex) of the event's canonical JSON: sorted keys, no spaces, shortest numbers."""
+    """Return the SHA-256 (hex) of the event's canonical JSON: sorted keys, no spaces."""
     canonical = json.dumps(as_dict(event), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The closed vocabulary of what can happen to data.
+"""Privacy events: all the ways in which the data may be accessed, as records.
 
 An event documents one mechanism as mathematics; `dpmcmc.privacy.accountant` says what it costs.
 Sensitivities are always the full change under the event's neighbouring relation, so a noise
@@ -20,7 +20,7 @@ ROUND_DOWN = 1.0 - 2.0**-50  # of a noise multiplier that was divided
 
 
 class EventError(ValueError):
-    """An event outside the vocabulary, with impossible numbers, or of another relation.
+    """An unknown event, one with impossible numbers, or one of another neighbouring relation.
 
     message: of the event's own numbers and words. pointer: JSON pointer to what is wrong, from the
     event on.
@@ -38,7 +38,7 @@ def check(condition: bool, message: str, pointer: str = "") -> None:
 
 
 def _set_positive(event: object, name: str) -> None:
-    """Check a number and keep it as a plain float, so that 2 and 2.0 are one event."""
+    """Check that a field is positive, and store it as a float, so that 2 and 2.0 are equal."""
     value = getattr(event, name)
     number = isinstance(value, int | float) and not isinstance(value, bool)
     fits = number and SMALLEST_NUMBER <= value <= LARGEST_NUMBER
@@ -47,7 +47,7 @@ def _set_positive(event: object, name: str) -> None:
 
 
 def _set_relation(event: object) -> None:
-    """Keep the neighbouring relation as its enum. Raises EventError on an unknown one."""
+    """Store the neighbouring relation as its enum. Raises EventError on an unknown one."""
     try:
         relation = Neighbouring(getattr(event, "neighbouring"))  # noqa: B009 - events differ in type
     except ValueError as error:
@@ -56,6 +56,7 @@ def _set_relation(event: object) -> None:
 
 
 def _check_count(value: int, name: str) -> None:
+    """Raise EventError unless a count is a positive whole number."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     check(whole and 1 <= value <= MAX_COUNT, f"{name} must be whole, from 1 to 1e18", f"/{name}")
 
@@ -66,16 +67,19 @@ def check_kind(event: object) -> None:
 
 
 def _check_event(event: object) -> None:
+    """Raise EventError unless it is an event of bounded depth."""
     check_kind(event)
     check(_depth(event) < MAX_DEPTH, f"events nest at most {MAX_DEPTH} deep")
 
 
 def _depth(event: object) -> int:
+    """Return the nesting depth of an event."""
     inner = getattr(event, "events", None) or (getattr(event, "event", None),)
     return max((1 + _depth(event) for event in inner if event is not None), default=0)
 
 
 def _check_subset(batch: int, rows: int) -> None:
+    """Raise EventError unless 1 <= batch <= rows."""
     _check_count(batch, "batch")
     _check_count(rows, "rows")
     check(batch <= rows, "batch must not exceed rows", "/batch")
@@ -167,7 +171,7 @@ class WithoutReplacement:
         )
         check(
             self.event.neighbouring == Neighbouring.REPLACE_ONE,
-            "sampling without replacement is amplified under replace_one only",
+            "a sample without replacement costs less under replace_one only",
         )
 
     @property
@@ -190,7 +194,7 @@ class PoissonSampled:
         check(isinstance(self.event, Gaussian), "Poisson sampling needs a gaussian base")
         check(
             self.event.neighbouring == Neighbouring.ADD_REMOVE,
-            "Poisson sampling is amplified under add_remove only",
+            "a Poisson sample costs less under add_remove only",
         )
 
     @property
@@ -277,7 +281,7 @@ class Parallel:
         check(bool(self.events), "a parallel composition needs at least one event")
         check(
             all(event.neighbouring == Neighbouring.REPLACE_ONE for event in self.events),
-            "parallel composition over fixed parts holds under replace_one only",
+            "parts that are fixed side by side can share one price under replace_one only",
         )
 
     @property

@@ -1,4 +1,4 @@
-"""The hard stop of a dataset: sound when every next event is chosen after seeing earlier results.
+"""The privacy filter of a dataset: a bound on adaptively chosen events (see docs/proofs).
 
 A dataset fixes (epsilon, delta), the relation and weighted branches once. An entry carries its cost
 in every branch; it is accepted while some branch still holds. Proof: docs/proofs/filter.md (Smith &
@@ -35,23 +35,23 @@ LEAST_FAILURE = 1e-20  # of a job that is told of: no delta is smaller
 
 
 def units_up(value: Fraction) -> int:
-    """The value in units of 2^-96, rounded up."""
+    """Return the value in units of 2^-96, rounded up."""
     return math.ceil(value * (1 << FRACTION_BITS))
 
 
 def units_down(value: Fraction) -> int:
-    """The value in units of 2^-96, rounded down."""
+    """Return the value in units of 2^-96, rounded down."""
     return math.floor(value * (1 << FRACTION_BITS))
 
 
 def in_units(units: int) -> Fraction:
-    """The value that a number of units stands for."""
+    """Return the value of a number of units."""
     return Fraction(units, (1 << FRACTION_BITS))
 
 
 @dataclass(frozen=True, slots=True)
 class FilterTerms:
-    """What a dataset promises, fixed at its creation.
+    """The privacy guarantee of a dataset, fixed when it is created.
 
     epsilon, delta: the promise, under `neighbouring`. gdp_weight: share of delta of the GDP branch.
     renyi: (order, share of delta) of each Rényi branch. basic: whether sums of pure epsilon are a
@@ -84,18 +84,19 @@ class FilterTerms:
             raise ValueError("a share of delta must be 0 or leave at least 1e-300")
 
     def accepts(self, state: "FilterState") -> bool:
-        """Whether some branch still holds: exact comparisons, the same work after any entries."""
+        """Return whether some branch is within its limit: exact comparisons, in constant time."""
         *branches, failure = zip(state.sums, state.unbounded, _limits(self), strict=True)
         return _within(*failure) and any(_within(*branch) for branch in branches)
 
 
 def _within(total: int, unbounded: int, limit: int | None) -> bool:
+    """Return whether a branch's total is within its limit; None: the branch is off."""
     return limit is not None and unbounded == 0 and total <= limit
 
 
 @dataclass(frozen=True, slots=True)
 class EntryCost:
-    """One entry in every branch, in units of 2^-96 rounded up; None where a branch has no bound.
+    """The cost of one entry in every branch, in units of 2^-96 rounded up; None: no bound.
 
     mu2: GDP. rdp: at each of the terms' orders. pure: epsilon of the part that does not fail.
     failure: probability of failing, 0 but for (epsilon, delta) events.
@@ -108,16 +109,16 @@ class EntryCost:
 
     @property
     def vector(self) -> tuple[int | None, ...]:
-        """All branches in the order of `FilterState.sums`: mu2, rdp..., pure, failure."""
+        """Costs of all branches in the order of `FilterState.sums`: mu2, rdp..., pure, failure."""
         return (self.mu2, *self.rdp, self.pure, self.failure)
 
     @classmethod
     def from_vector(cls, vector: Sequence[int | None]) -> "EntryCost":
-        """The cost whose `vector` this is."""
+        """Return the cost with this `vector`."""
         return cls(vector[0], tuple(vector[1:-2]), vector[-2], vector[-1])
 
     def beyond(self, beginning: "EntryCost") -> "EntryCost":
-        """What this has beyond the cost of its beginning, in every branch; 0 without a bound."""
+        """Return the cost minus that of its beginning, in every branch; 0 without a bound."""
         pairs = zip(self.vector, beginning.vector, strict=True)
         return self.from_vector(
             [0 if own is None or some is None else max(0, own - some) for own, some in pairs]
@@ -126,7 +127,7 @@ class EntryCost:
 
 @dataclass(frozen=True, slots=True)
 class FilterState:
-    """Running sums of entries per branch: finite parts, and how many entries had no bound there.
+    """Running sums of entries per branch, and the number of entries without a bound there.
 
     Exact whole numbers: adding and removing commute. The order is that of `EntryCost.vector`.
     """
@@ -141,14 +142,15 @@ class FilterState:
         return cls(zeros, zeros)
 
     def add(self, cost: EntryCost) -> "FilterState":
-        """The state after one more entry."""
+        """Return the state with one more entry."""
         return self._moved(cost, 1)
 
     def remove(self, cost: EntryCost) -> "FilterState":
-        """The state without an entry that was added before (a voided reservation)."""
+        """Return the state without an entry added before (a voided reservation)."""
         return self._moved(cost, -1)
 
     def _moved(self, cost: EntryCost, sign: int) -> "FilterState":
+        """Return the state with a cost added (sign 1) or removed (sign -1)."""
         moves = list(zip(self.sums, self.unbounded, cost.vector, strict=True))
         sums = [total + sign * (value or 0) for total, _, value in moves]
         return FilterState(
@@ -157,17 +159,17 @@ class FilterState:
 
     @property
     def mu2(self) -> int | None:
-        """Sum of mu^2 in units of 2^-96; None once an entry has no GDP bound."""
+        """Return the sum of mu^2 in units of 2^-96; None once an entry has no GDP bound."""
         return None if self.unbounded[0] else self.sums[0]
 
     @property
     def mu(self) -> float:
-        """Root of the sum of mu^2, rounded up; infinite once an entry has no GDP bound."""
+        """Return the root of the sum of mu^2, rounded up; infinite without a GDP bound."""
         return math.inf if self.mu2 is None else root_up(in_units(self.mu2))
 
 
 def entry_cost(terms: FilterTerms, event: Event) -> EntryCost:
-    """What the event costs in every branch of the terms, rounded up.
+    """Return the cost of the event in every branch of the terms, rounded up.
 
     Raises EventError where the event's neighbouring relation is not the terms'.
     """
@@ -184,11 +186,12 @@ def entry_cost(terms: FilterTerms, event: Event) -> EntryCost:
 
 
 def _units_or_none(value: Fraction | None) -> int | None:
+    """Return the value in units, rounded up; None without a bound."""
     return None if value is None else units_up(value)
 
 
 def _share(delta: float, weight: float) -> float:
-    """weight times delta, rounded down."""
+    """Return weight * delta, rounded down."""
     product = delta * weight
     exact = Fraction(delta) * Fraction(str(weight))
     return math.nextafter(product, 0) if Fraction(product) > exact else product
@@ -196,7 +199,7 @@ def _share(delta: float, weight: float) -> float:
 
 @lru_cache(maxsize=256)
 def _limits(terms: FilterTerms) -> tuple[int | None, ...]:
-    """Each branch's limit in units, rounded down, in the order of `FilterState.sums`; None: off."""
+    """Return the limits of all branches in units, rounded down; None: branch is off."""
     renyi = [_renyi_limit(terms, order, weight) for order, weight in terms.renyi]
     basic = units_down(Fraction(terms.epsilon)) if terms.basic else None
     failure = units_down(Fraction(_share(terms.delta, terms.failure_weight)))
@@ -204,6 +207,7 @@ def _limits(terms: FilterTerms) -> tuple[int | None, ...]:
 
 
 def _gdp_limit(terms: FilterTerms) -> int | None:
+    """Return the limit of mu^2 in units; None where the GDP branch is off."""
     share = _share(terms.delta, terms.gdp_weight)
     if share == 0:
         return None
@@ -211,18 +215,19 @@ def _gdp_limit(terms: FilterTerms) -> int | None:
 
 
 def _renyi_limit(terms: FilterTerms, order: float, weight: float) -> int | None:
+    """Return the limit of a Rényi branch in units."""
     share = _share(terms.delta, weight)
     return None if share == 0 else units_down(Fraction(rdp_budget(terms.epsilon, share, order)))
 
 
 def mu_limit(terms: FilterTerms) -> float:
-    """mu that the GDP branch allows in all, rounded down; 0 where that branch is off."""
+    """Return the total mu that the GDP branch allows, rounded down; 0 where it is off."""
     limit = _limits(terms)[0]
     return 0.0 if limit is None else root_down(in_units(limit))
 
 
 def spent_epsilon(terms: FilterTerms, state: FilterState) -> float:
-    """Composed epsilon of the state at the terms' delta, rounded up: the best branch's value.
+    """Return the composed epsilon at the terms' delta, of the best branch, rounded up.
 
     At most terms.epsilon exactly where the terms accept the state; infinite where no branch has a
     bound. Not a running guarantee of its own: the promise is (epsilon, delta) of the terms.
@@ -240,11 +245,13 @@ def spent_epsilon(terms: FilterTerms, state: FilterState) -> float:
 
 
 def _spent_gdp(terms: FilterTerms, state: FilterState) -> float:
+    """Return the epsilon spent by the GDP branch."""
     share = _share(terms.delta, terms.gdp_weight)
     return epsilon_of_mu(state.mu, share) if share > 0 else math.inf
 
 
 def _spent_renyi(terms: FilterTerms, state: FilterState) -> list[float]:
+    """Return the epsilons spent by the Rényi branches."""
     spent = []
     for at, (order, weight) in enumerate(terms.renyi, start=1):
         share = _share(terms.delta, weight)
@@ -255,13 +262,13 @@ def _spent_renyi(terms: FilterTerms, state: FilterState) -> list[float]:
 
 
 def remaining_mu(terms: FilterTerms, state: FilterState) -> float:
-    """mu of the largest Gaussian entry that would still be accepted, rounded down."""
+    """Return the mu of the largest Gaussian entry still accepted, rounded down."""
     room = max(_rooms(terms, state), default=Fraction(0))
     return root_down(room) if room > 0 else 0.0
 
 
 def _rooms(terms: FilterTerms, state: FilterState) -> list[Fraction]:
-    """mu^2 that a Gaussian entry may still have, per Gaussian and Rényi branch."""
+    """Return the mu^2 still available to a Gaussian entry, per Gaussian and Rényi branch."""
     limits = _limits(terms)
     if not _within(state.sums[-1], state.unbounded[-1], limits[-1]):
         return []
@@ -274,7 +281,7 @@ def _rooms(terms: FilterTerms, state: FilterState) -> list[Fraction]:
 
 
 def remaining_pure_epsilon(terms: FilterTerms, state: FilterState) -> float:
-    """Largest epsilon of a job of pure epsilon that is still accepted, rounded down."""
+    """Return the largest epsilon of a pure entry still accepted, rounded down."""
     limits, rooms = _limits(terms), [0.0]
     if limits[-2] is not None and not state.unbounded[-2]:
         rooms.append(float(in_units(limits[-2] - state.sums[-2])))
@@ -284,7 +291,7 @@ def remaining_pure_epsilon(terms: FilterTerms, state: FilterState) -> float:
 
 
 def _accepted_below(terms: FilterTerms, state: FilterState, epsilon: float) -> float:
-    """Return this pure epsilon, or one a few roundings below it, that is accepted; 0 for none."""
+    """Return the largest accepted pure epsilon at or just below this one; 0 for none."""
     back = 1e-15 * max(epsilon, 1.0)
     while epsilon >= SMALLEST_NUMBER:
         job = entry_cost(terms, PureEpsilon(min(epsilon, LARGEST_NUMBER), terms.neighbouring))
@@ -295,13 +302,13 @@ def _accepted_below(terms: FilterTerms, state: FilterState, epsilon: float) -> f
 
 
 def failure_left(terms: FilterTerms, state: FilterState) -> float:
-    """With which probability further jobs may fail, rounded down; 0 where roundings are left."""
+    """Return the failure probability still available to further jobs, rounded down."""
     left = float(in_units((_limits(terms)[-1] or 0) - state.sums[-1]))
     return left if left >= LEAST_FAILURE else 0.0
 
 
 def remaining_for(terms: FilterTerms, state: FilterState, cost: EntryCost) -> float:
-    """Largest epsilon of a job of this one's kind that is still accepted, rounded down.
+    """Return the largest epsilon of a job of this kind still accepted, rounded down.
 
     0 where its failure alone is more than is left of the share for that.
     """
@@ -313,7 +320,7 @@ def remaining_for(terms: FilterTerms, state: FilterState, cost: EntryCost) -> fl
 
 
 def remaining_epsilon(terms: FilterTerms, state: FilterState) -> float:
-    """Largest epsilon, at the terms' delta, of a Gaussian job that is still accepted, rounded down.
+    """Return the largest epsilon of a Gaussian job still accepted at delta, rounded down.
 
     A job calibrated to it (`noise_multiplier_for`) fits. 0 where no epsilon above 0 fits any more.
     """

@@ -43,11 +43,12 @@ def check_epsilon(epsilon: float) -> None:
 
 
 def _mills(x: float) -> float:
+    """Return Mills' ratio R(x) = (1 - Phi(x)) / phi(x)."""
     return _SQRT_HALF_PI * float(erfcx(x * _SQRT_HALF))
 
 
 def _mills_difference(a: float, mu: float) -> tuple[float, float]:
-    """R(a) - R(a + mu), and how often its rounding error exceeds that of its terms.
+    """Return R(a) - R(a + mu) of Mills' ratio, and the factor of its rounding error.
 
     Small mu: the integral of e^(-a t - t^2/2) (1 - e^(-mu t)) over t > 0, all of whose terms are
     positive; large mu: the plain difference.
@@ -63,7 +64,7 @@ def _mills_difference(a: float, mu: float) -> tuple[float, float]:
 
 
 def _log_delta(mu: float, epsilon: float) -> tuple[float, float]:
-    """Natural log of delta_mu(epsilon), and a bound of its absolute rounding error."""
+    """Return ln delta_mu(epsilon), and a bound of its absolute rounding error."""
     ratio = epsilon / mu
     a = ratio - 0.5 * mu
     if a < -25:
@@ -79,13 +80,13 @@ def _log_delta(mu: float, epsilon: float) -> tuple[float, float]:
 
 
 def _log_delta_bound(a: float, mu: float) -> tuple[float, float]:
-    """R(a) - R(b) <= min(mu, 1/a)/max(a, 1) where a is so large that the difference cancels."""
+    """Return a bound of ln(R(a) - R(b)) where a is so large that the difference cancels."""
     value = -0.5 * a * a - _LOG_SQRT_2PI + math.log(min(mu, 1 / a))
     return value, (2 * a * (a + mu) + abs(value) + 16) * _ULP
 
 
 def _log_complement(mu: float, epsilon: float) -> tuple[float, float]:
-    """Natural log of 1 - delta_mu(epsilon), and a bound of its absolute rounding error."""
+    """Return ln(1 - delta_mu(epsilon)), and a bound of its absolute rounding error."""
     ratio = epsilon / mu
     a = ratio - 0.5 * mu
     if a > 25:
@@ -95,7 +96,7 @@ def _log_complement(mu: float, epsilon: float) -> tuple[float, float]:
 
 
 def holds(mu: float, epsilon: float, delta: float) -> bool:
-    """Whether delta_mu(epsilon) <= delta for certain, rounding error included."""
+    """Return whether delta_mu(epsilon) <= delta, rounding error included."""
     if mu == 0:
         return True
     if delta <= 0.5:
@@ -106,17 +107,19 @@ def holds(mu: float, epsilon: float, delta: float) -> bool:
 
 
 def _ordinal(x: float) -> int:
+    """Return the ordinal of a nonnegative double among all doubles."""
     number: int = struct.unpack("<q", struct.pack("<d", x))[0]
     return number
 
 
 def _float(ordinal: int) -> float:
+    """Return the double with this ordinal."""
     number: float = struct.unpack("<d", struct.pack("<q", ordinal))[0]
     return number
 
 
 def boundary(accepts: Callable[[float], bool], inside: float, outside: float) -> float:
-    """The last double >= 0 that `accepts`, from `inside` (accepted) to `outside` (refused)."""
+    """Return the last double that `accepts`, between `inside` and refused `outside`."""
     good, bad = _ordinal(inside), _ordinal(outside)
     while abs(good - bad) > 1:
         middle = (good + bad) // 2
@@ -125,7 +128,7 @@ def boundary(accepts: Callable[[float], bool], inside: float, outside: float) ->
 
 
 def root_up(square: Fraction) -> float:
-    """The smallest double whose square is at least `square`; infinity beyond 1e300."""
+    """Return the smallest double whose square is at least `square`; infinity beyond 1e300."""
     if square > _LARGEST_SQUARE:
         return math.inf
     root = root_down(square)
@@ -133,7 +136,7 @@ def root_up(square: Fraction) -> float:
 
 
 def root_down(square: Fraction) -> float:
-    """The largest double whose square is at most `square`, itself at most 1e300."""
+    """Return the largest double whose square is at most `square`, at most 1e300."""
     square = min(square, _LARGEST_SQUARE)
     root = math.nextafter(math.sqrt(square), math.inf)
     while Fraction(root) ** 2 > square:
@@ -142,7 +145,7 @@ def root_down(square: Fraction) -> float:
 
 
 def delta_of_mu(mu: float, epsilon: float) -> float:
-    """Smallest delta of mu-GDP at epsilon >= 0, rounded up (relative slack about 1e-14).
+    """Return the smallest delta of mu-GDP at epsilon >= 0, rounded up (slack about 1e-14).
 
     Exact: the profile is attained by one Gaussian release. Raises ValueError outside the domain.
     """
@@ -162,7 +165,7 @@ def delta_of_mu(mu: float, epsilon: float) -> float:
 
 @lru_cache(maxsize=1024)  # what a dataset has spent is asked for again with every plan
 def epsilon_of_mu(mu: float, delta: float) -> float:
-    """Smallest epsilon >= 0 with delta_mu(epsilon) <= delta, rounded up by a few ulp.
+    """Return the smallest epsilon >= 0 with delta_mu(epsilon) <= delta, rounded up.
 
     mu: root of the summed squares of 1/noise multiplier; infinite mu gives infinity.
     Raises ValueError outside mu >= 0, 1e-300 <= delta < 1.
@@ -179,7 +182,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
 
 @lru_cache(maxsize=1024)  # a plan asks for one budget's mu some forty times
 def mu_of_epsilon(epsilon: float, delta: float) -> float:
-    """Largest mu with delta_mu(epsilon) <= delta, rounded down by a few ulp.
+    """Return the largest mu with delta_mu(epsilon) <= delta, rounded down by a few ulp.
 
     The inverse of `epsilon_of_mu`: the GDP budget of an (epsilon, delta) guarantee.
     Raises ValueError outside epsilon >= 0, 1e-300 <= delta < 1.

@@ -20,7 +20,7 @@ _AGREE = Decimal(10) ** -20
 
 
 def laplace_delta(epsilon_each: float, count: int, epsilon: float) -> float:
-    """Smallest delta at `epsilon` of `count` Laplace releases of pure `epsilon_each`, rounded up.
+    """Return the smallest delta at epsilon of `count` Laplace releases, rounded up.
 
     Exact up to the last bits. Raises ValueError for more than 500 releases: use the bounds of RDP,
     GDP or the numerical composition there.
@@ -42,6 +42,7 @@ def laplace_delta(epsilon_each: float, count: int, epsilon: float) -> float:
 
 
 def _evaluate(epsilon_each: float, count: int, epsilon: float, precision: int) -> Decimal:
+    """Return the profile at this decimal precision."""
     with decimal.localcontext() as context:
         context.prec = precision
         context.Emax, context.Emin = 10**9, -(10**9)
@@ -55,7 +56,7 @@ def _evaluate(epsilon_each: float, count: int, epsilon: float, precision: int) -
 
 
 def _kernel(plus: int, numerator: list[int], t: Decimal) -> Decimal:
-    """f_i(t): the residue at 0 in powers of t/2, and for i = 0 and k the one at -1/2 or 1/2."""
+    """Return the residue term f_i(t) in powers of t/2, at 0 and at -1/2 or 1/2."""
     count = len(numerator)
     total = Decimal(0)
     power = Decimal(2)
@@ -70,7 +71,7 @@ def _kernel(plus: int, numerator: list[int], t: Decimal) -> Decimal:
 
 
 def _numerators(count: int) -> Iterator[list[int]]:
-    """For i = 0, ..., k the first k Taylor coefficients at 0 of (u + 1)^(i-1) (u - 1)^(k-i-1)."""
+    """Yield, for i = 0, ..., k, Taylor coefficients at 0 of (u + 1)^(i-1) (u - 1)^(k-i-1)."""
     signs = [(-1) ** m for m in range(count)]
     falling = [math.comb(count - 1, m) * (-1) ** (count - 1 - m) for m in range(count)]
     series = [

@@ -26,7 +26,7 @@ FEWEST_AT_ONCE, MOST_CELLS = (
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Probabilities of the losses interval * (lowest, lowest + 1, ...), and of an infinite one.
+    """Probabilities of losses interval * (lowest, lowest + 1, ...), and of an infinite loss.
 
     interval: a power of 2, so that the grids of different mechanisms fit into each other.
     """
@@ -49,14 +49,14 @@ class Losses:
         return self.interval * math.sqrt(float(self.masses @ (at - mean) ** 2) / total)
 
     def delta(self, epsilon: float) -> float:
-        """The hockey-stick divergence at epsilon."""
+        """Return the hockey-stick divergence at epsilon."""
         first = max(0, math.floor(epsilon / self.interval) - self.lowest)
         further = self.losses[first:] - epsilon
         gained = -np.expm1(-np.maximum(further, 0.0))
         return self.infinite + float(gained @ self.masses[first:])
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon >= 0 with delta(epsilon) <= delta; infinite where there is none."""
+        """Return the smallest epsilon >= 0 with delta(epsilon) <= delta, or infinity."""
         if self.infinite > delta:
             return math.inf
         if self.delta(0.0) <= delta:
@@ -69,7 +69,7 @@ class Losses:
         return self._between(high, delta)
 
     def _between(self, cell: int, delta: float) -> float:
-        """The epsilon with this delta in the interval that ends in a cell."""
+        """Return the epsilon with this delta within the interval that ends at a cell."""
         first = max(0, cell - self.lowest)  # it may lie below all losses
         masses, end = self.masses[first:], self.interval * cell
         upper = self.infinite + float(masses.sum())
@@ -78,7 +78,7 @@ class Losses:
 
 
 def dotted(interval: float, deltas: FloatArray, others: FloatArray) -> Losses:
-    """The distribution whose profile connects the dots (Doroshenko et al. 2022): no lower anywhere.
+    """Return the distribution with a piecewise linear profile (Doroshenko et al. 2022).
 
     deltas: a profile at interval * (0, 1, ...), at least two of them; others: that of the other
     direction, from which masses below 0 follow without cancelling (docs/proofs/composition.md, 1).
@@ -93,13 +93,13 @@ def dotted(interval: float, deltas: FloatArray, others: FloatArray) -> Losses:
 
 
 def _falling(deltas: FloatArray) -> FloatArray:
-    """Without the rises that round-off makes: what is true is no higher than before a rise."""
+    """Return deltas made nonincreasing, as rises can only be round-off."""
     profile: FloatArray = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
     return profile
 
 
 def _masses(interval: float, deltas: FloatArray) -> FloatArray:
-    """The masses at interval * (1, 2, ...) by which a profile bends there."""
+    """Return the masses at interval * (1, 2, ...), second differences of a profile."""
     falls = -np.diff(deltas)
     bends = falls - np.append(falls[1:], 0.0)
     masses: FloatArray = np.maximum(bends / math.expm1(interval) + falls, 0.0)
@@ -107,7 +107,7 @@ def _masses(interval: float, deltas: FloatArray) -> FloatArray:
 
 
 def coarsened(given: Losses, interval: float) -> Losses:
-    """The same on a wider grid: each mass is split between its neighbours there.
+    """Return the distribution on a wider grid, each mass split between its neighbours.
 
     Total and mean of e^-loss are kept, so merging the two gives the mass back.
     """
@@ -126,7 +126,7 @@ def coarsened(given: Losses, interval: float) -> Losses:
 
 
 def trimmed(given: Losses) -> Losses:
-    """Without far tails: the upper one counts as infinite, the lower one as the least loss kept."""
+    """Return the distribution without far tails: upper ones as infinite, lower as the least."""
     masses = given.masses
     below, above = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
     first = min(int(np.searchsorted(below, TRUNCATED_TAIL)), len(masses) - 1)
@@ -138,7 +138,7 @@ def trimmed(given: Losses) -> Losses:
 
 
 def together(first: Losses, second: Losses) -> Losses:
-    """One after the other, on the wider of the two grids."""
+    """Return the composition of two distributions, on the wider of their grids."""
     interval = max(first.interval, second.interval)
     first, second = coarsened(first, interval), coarsened(second, interval)
     length = len(first.masses) + len(second.masses) - 1
@@ -150,7 +150,7 @@ def together(first: Losses, second: Losses) -> Losses:
 
 
 def repeated(losses: Losses, count: int, widest: float) -> Losses:
-    """`count` times one after the other; the time grows with the logarithm of count.
+    """Return the composition of `count` copies, in time logarithmic in count.
 
     As many at a time as a grid of about GRID_CELLS holds; then the grid is made wider, by what the
     spread has grown, and so on. widest: the widest interval that serves.
@@ -169,14 +169,14 @@ def repeated(losses: Losses, count: int, widest: float) -> Losses:
 
 
 def _interval(losses: Losses, widest: float) -> float:
-    """A power of 2: a small part of the spread, or more where that would be too many cells."""
+    """Return a grid interval, a power of 2: a small part of the sd, within the cell limit."""
     wanted = min(GRID_WIDTH_SHARE * losses.spread, widest)
     least = len(losses.masses) * losses.interval / GRID_CELLS
     return float(2.0 ** math.floor(math.log2(max(wanted, least, losses.interval))))
 
 
 def _block(losses: Losses, count: int) -> int:
-    """Return how many to compose at once, so that their losses fill about GRID_CELLS cells."""
+    """Return how many copies to compose at once, so that about GRID_CELLS cells are used."""
     wide = max(20.0 * losses.spread / losses.interval, 1.0)
     block = int(min(count, max(FEWEST_AT_ONCE, (GRID_CELLS / wide) ** 2)))
     while block > FEWEST_AT_ONCE:
@@ -188,7 +188,7 @@ def _block(losses: Losses, count: int) -> int:
 
 
 def _power(losses: Losses, count: int) -> Losses:
-    """`count` times one after the other by one transform."""
+    """Return the composition of `count` copies by one Fourier transform."""
     if count == 1:
         return losses
     first, last = _ends(losses.masses, count)
@@ -202,7 +202,7 @@ def _power(losses: Losses, count: int) -> Losses:
 
 
 def _ends(masses: FloatArray, count: int) -> tuple[int, int]:
-    """Cells between which a sum of `count` lies but for probability TRUNCATED_TAIL (Chernoff).
+    """Return cells between which the sum lies except with probability TRUNCATED_TAIL.
 
     For groups of cells, each taken to lie at its upper end, or at its lower one for the lower tail.
     """

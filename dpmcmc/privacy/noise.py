@@ -1,4 +1,4 @@
-"""The one place that draws the randomness of a private run. Nobody who calls it can seed it."""
+"""The source of private randomness. It comes from the operating system and cannot be seeded."""
 
 import os
 import threading
@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 class RandomSource(Protocol):
-    """Where a run takes its proposals, its noise and its acceptance uniforms from."""
+    """A source of proposals, noise and acceptance uniforms of a run."""
 
     def normals(self, shape: Shape) -> NDArray[np.float64]:
         """Return independent standard normals of this shape."""
@@ -50,10 +50,11 @@ class SystemRandom:
         return cipher
 
     def _new_cipher(self) -> CipherContext:
+        """Return a cipher with a fresh random key."""
         return Cipher(AES256(os.urandom(32)), CTR(os.urandom(16))).encryptor()
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """Return what the cipher makes of zeros."""
+        """Return words of the AES key stream."""
         words = np.empty(count + 2, np.uint64)  # it wants room for a block more than it writes
         if self._stream().update_into(bytes(8 * count), words.view(np.uint8).data) != 8 * count:
             raise RuntimeError("the cipher holds words back")
@@ -74,7 +75,7 @@ class SystemRandom:
         return both[:count].reshape(shape)
 
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
-        """Return integers on 0 .. high - 1; the last part of 2^64 is refused, so without bias."""
+        """Return integers on 0 .. high - 1, unbiased by rejecting the last part of 2^64."""
         if high & (high - 1) == 0:
             words = self.words(int(np.prod(shape)))
             return (words & np.uint64(high - 1)).view(np.int64).reshape(shape)

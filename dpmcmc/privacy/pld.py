@@ -48,7 +48,7 @@ FloatArray = NDArray[np.float64]
 
 
 def leaves(event: Event) -> dict[Event, int] | None:
-    """The single mechanisms of an event and how often each runs; None with parallel parts."""
+    """Return the single mechanisms and their counts; None with parallel parts."""
     match event:
         case Repeat(event=inner, count=count):
             parts = leaves(inner)
@@ -69,7 +69,7 @@ def leaves(event: Event) -> dict[Event, int] | None:
 
 
 def gathered(event: Event) -> Event:
-    """The event with equal mechanisms counted: it costs the same, and a cost is found sooner."""
+    """Return the event with equal mechanisms grouped: same cost, faster to compute."""
     parts = leaves(event)
     if parts is None or not isinstance(event, Repeat | Compose):
         return event
@@ -79,41 +79,41 @@ def gathered(event: Event) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """A composed privacy loss distribution and the probability that round-off may hide."""
+    """A composed privacy loss distribution, with the probability lost to round-off."""
 
     both: Both
     hidden: float
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon at delta; infinite where round-off could matter."""
+        """Return the smallest epsilon at delta; infinite where round-off could matter."""
         if not trusted(self.hidden, delta):
             return math.inf
         epsilon = max(losses.epsilon(delta - self.hidden) for losses in set_of(self.both))
         return epsilon * (1 + 1e-12)
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta at epsilon, never below 1e-11."""
+        """Return the smallest delta at epsilon, never below 1e-11."""
         delta = max(losses.delta(epsilon) for losses in set_of(self.both))
         return min(1.0, max(SMALLEST_DELTA, delta + self.hidden))
 
 
 def set_of(both: Both) -> tuple[Losses, ...]:
-    """What is distinct of a pair."""
+    """Return the distinct distributions of a pair of directions."""
     return both[:1] if both[0] is both[1] else both
 
 
 def hidden(parts: dict[Event, int]) -> float:
-    """The probability that round-off may hide after composition."""
+    """Return the probability that round-off may hide after composition."""
     return ROUND_OFF * sum(parts.values()) + 1e-13 * len(parts)
 
 
 def trusted(lost: float, delta: float) -> bool:
-    """Whether what round-off may hide is little beside delta."""
+    """Return whether the probability lost to round-off is negligible relative to delta."""
     return delta >= SMALLEST_DELTA and lost <= delta / 4
 
 
 def compose(event: Event, variance: float) -> Composed | None:
-    """The event's composed distribution, or None where a part has none (Barker, parallel parts).
+    """Return the composed distribution; None where a part has none (Barker, parallel parts).
 
     variance: about the variance of its whole privacy loss (the divergence of order 2), to choose
     the grids; it decides accuracy, not soundness.
@@ -141,7 +141,7 @@ _SUPPORTED = (
 
 
 def _merged(parts: dict[Event, int]) -> dict[Event, int]:
-    """All Gaussian releases as one, which costs what they cost together, rounded up."""
+    """Return the mechanisms with all Gaussian ones merged into one of equal cost."""
     kept: dict[Event, int] = {
         leaf: count for leaf, count in parts.items() if not isinstance(leaf, Gaussian)
     }
@@ -154,12 +154,13 @@ def _merged(parts: dict[Event, int]) -> dict[Event, int]:
 
 
 def _largest_loss(parts: dict[Event, int], variance: float) -> float:
-    """About the width of the losses that matter after composition, and of each part alone."""
+    """Return about the range of losses that matter after composition, at least of each part."""
     alone = max(_largest_loss_of(leaf) for leaf in parts)
     return max(2 * alone, variance + 28 * math.sqrt(variance))
 
 
 def _largest_loss_of(leaf: Event) -> float:
+    """Return about the largest loss of one mechanism."""
     match leaf:
         case Gaussian(noise_multiplier=z):
             return _gaussian_largest_loss(z, 1.0)
@@ -172,12 +173,14 @@ def _largest_loss_of(leaf: Event) -> float:
 
 
 def _gaussian_largest_loss(noise_multiplier: float, rate: float) -> float:
+    """Return about the largest loss of a subsampled Gaussian."""
     base = epsilon_of_mu(1 / noise_multiplier, min(0.5, GRID_TAIL / rate))
     return amplified_epsilon(base, rate)
 
 
 @lru_cache(maxsize=16)
 def _compose(parts: tuple[tuple[Event, int], ...], widest: float) -> Both:
+    """Return the composition of mechanisms, as a pair of directions."""
     cells = min(MOST_CELLS, WHOLE_CELLS // len(parts))
     first, *others = (_repeated(leaf, count, widest, cells) for leaf, count in parts)
     for other in others:
@@ -186,7 +189,7 @@ def _compose(parts: tuple[tuple[Event, int], ...], widest: float) -> Both:
 
 
 def _each(act: Callable[..., Losses], *pairs: Both) -> Both:
-    """Apply `act` to both directions of neighbours, once where they are the same."""
+    """Return `act` applied to both directions of neighbours, once where they are equal."""
     done = act(*(added for added, _ in pairs))
     same = all(added is other for added, other in pairs)
     return done, (done if same else act(*(removed for _, removed in pairs)))
@@ -194,19 +197,20 @@ def _each(act: Callable[..., Losses], *pairs: Both) -> Both:
 
 @lru_cache(maxsize=8)
 def _repeated(leaf: Event, count: int, widest: float, cells: int) -> Both:
-    """A calibration changes one part again and again and leaves the others as they are."""
+    """Return the composition of one repeated mechanism, cached for calibrations."""
     pair = _distribution(leaf, _interval(leaf, widest, cells))
     return _each(lambda losses: repeated(losses, count, widest), pair)
 
 
 def _interval(leaf: Event, widest: float, cells: int) -> float:
-    """Grid width: a small part of one run's spread, and no more cells than allowed."""
+    """Return the grid interval: a small part of one run's sd, within the cell limit."""
     fine = min(0.05 * math.sqrt(rdp(leaf, 2.0)), widest)
     wanted = max(fine, _largest_loss_of(leaf) / cells, MIN_GRID)
     return float(2.0 ** math.floor(math.log2(wanted)))
 
 
 def _distribution(leaf: Event, interval: float) -> Both:
+    """Return the loss distribution of one mechanism, as a pair of directions."""
     match leaf:
         case Gaussian(noise_multiplier=z):
             losses = _gaussian_distribution(z, 1.0, interval)
@@ -222,12 +226,12 @@ def _distribution(leaf: Event, interval: float) -> Both:
 
 
 def _grid(largest: float, interval: float) -> FloatArray:
-    """0, interval, ... up to the largest loss, and at least to 2 * interval."""
+    """Return the grid 0, interval, ... up to the largest loss, at least to 2 * interval."""
     return interval * np.arange(max(2, math.ceil(largest / interval)) + 1, dtype=float)
 
 
 def _gaussian_distribution(noise_multiplier: float, rate: float, interval: float) -> Losses:
-    """The amplified profile on the grid, of either direction (docs/proofs/without_replacement.md).
+    """Return the subsampled Gaussian's distribution, equal in both directions.
 
     At rate 1 that of a plain release.
     """
@@ -237,7 +241,7 @@ def _gaussian_distribution(noise_multiplier: float, rate: float, interval: float
 
 
 def _amplified(noise_multiplier: float, rate: float, epsilons: FloatArray) -> FloatArray:
-    """rate times the base's profile at ln(1 + (e^epsilon - 1) / rate), for every epsilon >= 0."""
+    """Return the amplified profile, rate * base profile at ln(1 + (e^epsilon - 1) / rate)."""
     near = np.log1p(np.expm1(np.minimum(epsilons, LARGEST_EXPONENT)) / rate)
     far = (
         epsilons
@@ -250,7 +254,7 @@ def _amplified(noise_multiplier: float, rate: float, epsilons: FloatArray) -> Fl
 
 
 def _poisson_distribution(noise_multiplier: float, rate: float, interval: float) -> Both:
-    """A row taken out, and a row added (docs/proofs/composition.md, section 4)."""
+    """Return the distributions of removing and of adding a row (docs/proofs/composition.md)."""
     if rate == 1:
         losses = _gaussian_distribution(noise_multiplier, rate, interval)
         return losses, losses
@@ -264,14 +268,14 @@ def _poisson_distribution(noise_multiplier: float, rate: float, interval: float)
 
 
 def _laplace_distribution(pure: float, interval: float) -> Losses:
-    """Laplace noise of this pure epsilon: 1 - e^((epsilon - pure)/2)."""
+    """Return the distribution of Laplace noise: profile 1 - e^((epsilon - pure) / 2)."""
     epsilons = _grid(pure, interval)
     above = -np.expm1(np.minimum(epsilons - pure, 0.0) / 2)
     return dotted(interval, above, above)
 
 
 def _pair_distribution(pure: float, delta: float, interval: float) -> Losses:
-    """Randomised response that fails with probability delta: the worst of (pure, delta)."""
+    """Return the distribution of randomised response that fails with probability delta."""
     epsilons = _grid(pure, interval)
     held = -np.expm1(np.minimum(epsilons - pure, 0.0)) / (1 + math.exp(-pure))
     above = delta + (1 - delta) * held
@@ -279,7 +283,7 @@ def _pair_distribution(pure: float, delta: float, interval: float) -> Losses:
 
 
 def _gaussian_profile(mu: float, epsilons: FloatArray) -> FloatArray:
-    """delta_mu at every epsilon >= 0 of an array."""
+    """Return delta_mu at an array of epsilons >= 0."""
     a = epsilons / mu - mu / 2
     if mu < SMALL:
         return _small_profile(mu, np.minimum(a, 40.0))  # beyond it nothing is left
@@ -291,7 +295,7 @@ def _gaussian_profile(mu: float, epsilons: FloatArray) -> FloatArray:
 
 
 def _small_profile(mu: float, a: FloatArray) -> FloatArray:
-    """phi(a) (R(a) - R(a + mu)) by Taylor's series of Mills' ratio R, which does not cancel.
+    """Return phi(a) (R(a) - R(a + mu)) by a Taylor series, which does not cancel.
 
     R' = a R - 1, and the derivatives R_k obey R_(k+1) = a R_k + k R_(k-1).
     """

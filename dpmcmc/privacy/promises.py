@@ -1,4 +1,4 @@
-"""Which deltas are promises at all for a table of so many rows: one rule for all who take one."""
+"""Which deltas are small enough to be a guarantee for a table of so many rows."""
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import ROW
@@ -11,7 +11,7 @@ TOO_LIKELY = (
 
 
 def too_likely(delta: float, rows: int) -> bool:
-    """Whether a promise of this delta is kept by publishing one row picked at random.
+    """Return whether publishing one random row would satisfy this delta.
 
     rows: of everything that the promise is for; of several tables those of all together; of persons
     with several rows these persons. 1 / rows is rounded to the nearest double, as a delta that was
@@ -27,13 +27,13 @@ def reason(rows: int, unit: str = ROW) -> str:
 
 
 def refusal(delta: float, rows: int, unit: str = ROW) -> str:
-    """Return why a delta is no promise for so many rows, or persons; empty where it is one."""
+    """Return why a delta is too large for so many rows or persons; empty where it is not."""
     if too_likely(delta, rows):
         return reason(rows, unit)
     return TOO_LARGE if delta > MOST_DELTA else ""
 
 
 def check_delta(pointer: str, delta: float, rows: int, unit: str = ROW) -> None:
-    """Refuse a delta that is no promise for so many rows, or persons. Raises SpecError."""
+    """Refuse a delta that is too large for so many rows or persons. Raises SpecError."""
     if refused := refusal(delta, rows, unit):
         raise SpecError(pointer, refused)

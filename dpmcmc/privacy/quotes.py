@@ -1,4 +1,4 @@
-"""One event in every notion of privacy: what a job costs by each of them, side by side."""
+"""The cost of one event in every notion of privacy, side by side."""
 
 import math
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from dpmcmc.privacy.gaussian import check_delta, epsilon_of_mu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """One event in every notion, at one delta. None: the notion has no bound for the event.
+    """The cost of one event in every notion, at one delta. None: no bound in that notion.
 
     epsilon: the tightest. mu: GDP. rho: zCDP. pure_epsilon: at delta 0. rdp: (order, divergence).
     notions: epsilon at delta by each of NOTIONS.
@@ -50,7 +50,7 @@ QUOTED_ORDERS = (1.5, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 
 
 def quote(event: Event, delta: float) -> Quote:
-    """The event's cost in every notion of the references, for parameters fixed in advance.
+    """Return the event's cost in every notion, for parameters fixed in advance.
 
     pld: composed profile (exact for Gaussian). gdp. rdp, rdp_mironov: best order, CKS and Mironov's
     conversion. zcdp, zcdp_loose: CKS and Bun & Steinke. basic, advanced (Dwork, Rothblum & Vadhan),
@@ -76,10 +76,12 @@ def quote(event: Event, delta: float) -> Quote:
 
 
 def _finite_or_none(value: float) -> float | None:
+    """Return a finite value; None where it is infinite."""
     return value if value < math.inf else None
 
 
 def _notions(event: Event, delta: float) -> Iterator[tuple[str, float]]:
+    """Yield (name, epsilon) of every notion."""
     mu, rho = gdp_mu(event), zcdp_rho(event)
     exact = all_gaussian(event)
     yield "gdp", epsilon_of_mu(mu, delta)
@@ -95,7 +97,7 @@ def _notions(event: Event, delta: float) -> Iterator[tuple[str, float]]:
 
 
 def _unamplified(event: Event) -> Event:
-    """The event with every sampled part replaced by its base on all rows."""
+    """Return the event with every subsampled part replaced by its base on all rows."""
     match event:
         case WithoutReplacement(event=inner) | PoissonSampled(event=inner):
             return (
@@ -114,7 +116,7 @@ def _unamplified(event: Event) -> Event:
 
 
 def _stepwise(event: Event, delta: float) -> Iterator[tuple[str, float]]:
-    """Compositions of each step's own (epsilon, delta); delta is shared evenly among the steps."""
+    """Yield (name, epsilon) of stepwise compositions, delta shared evenly among steps."""
     parts = pld.leaves(event)
     rest = delta_after_failure(event, delta)
     if parts is None or rest == 0:
@@ -130,18 +132,19 @@ def _stepwise(event: Event, delta: float) -> Iterator[tuple[str, float]]:
 
 
 def _basic(parts: dict[Event, int], each: float) -> float:
+    """Return epsilon by basic composition."""
     total = math.fsum(count * _step_epsilon(leaf, each) for leaf, count in parts.items())
     return total * (1 + 2.0**-50)
 
 
 def _entries(parts: dict[Event, int], each: float) -> list[tuple[float, int]]:
-    """(epsilon, count) of every kind of step with `each` of delta; empty if one has none."""
+    """Return (epsilon, count) of each kind of step at delta `each`; empty if one has none."""
     entries = [(_step_epsilon(leaf, each), count) for leaf, count in parts.items()]
     return entries if all(value < math.inf for value, _ in entries) else []
 
 
 def _step_epsilon(leaf: Event, each: float) -> float:
-    """epsilon of one step, with `each` of delta where it has no pure epsilon."""
+    """Return the epsilon of one step, at delta `each` where it has no pure epsilon."""
     pure, _ = pair_of(leaf)
     if pure < math.inf:
         return pure
@@ -159,6 +162,7 @@ def _step_epsilon(leaf: Event, each: float) -> float:
 
 
 def _amplified_step(base: Event, rate: float, each: float) -> float:
+    """Return the amplified epsilon of one subsampled step."""
     share = each / rate
     if share >= 1:
         return 0.0
@@ -166,6 +170,7 @@ def _amplified_step(base: Event, rate: float, each: float) -> float:
 
 
 def _optimal(entries: list[tuple[float, int]], each: float, delta: float) -> float:
+    """Return epsilon by optimal composition."""
     if len(entries) != 1 or entries[0][1] > composition.LARGEST_COUNT:
         return math.inf
     ((value, count),) = entries

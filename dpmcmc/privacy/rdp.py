@@ -20,28 +20,30 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 
 
 def _log1p_exp(log: float) -> float:
+    """Return ln(1 + e^log) without overflow."""
     return log + math.log1p(math.exp(-log)) if log > 0 else math.log1p(math.exp(log))
 
 
 def _divergence(log_excess: float, order: float) -> float:
-    """ln(1 + A)/(order - 1), A given as its logarithm, rounded up."""
+    """Return ln(1 + A) / (order - 1), A given as its logarithm, rounded up."""
     if log_excess == -math.inf:
         return 0.0
     return _log1p_exp(log_excess) / (order - 1) * (1 + RELATIVE_ERROR)
 
 
 def _log_expm1(x: float) -> float:
+    """Return ln(e^x - 1)."""
     return x + math.log1p(-math.exp(-x)) if x > 1 else math.log(math.expm1(x))
 
 
 def rdp_gaussian(noise_multiplier: float, order: float) -> float:
-    """order / (2 z^2): exact, any order above 1."""
+    """Return order / (2 z^2), exact at any order above 1."""
     check_order(order)
     return order / (2 * noise_multiplier**2) * (1 + 2.0**-50)
 
 
 def rdp_pure(epsilon: float, order: float) -> float:
-    """Largest Rényi divergence of an epsilon-DP mechanism: that of randomised response.
+    """Return the largest Rényi divergence of an epsilon-DP mechanism (randomised response).
 
     A = (1 - e^(-(a-1) eps)) (e^(a eps) - 1) / (1 + e^eps). Never above min(eps, a eps^2 / 2).
     """
@@ -52,7 +54,7 @@ def rdp_pure(epsilon: float, order: float) -> float:
 
 
 def rdp_laplace(epsilon: float, order: float) -> float:
-    """Exact Rényi divergence of the Laplace mechanism with pure epsilon = Delta / b.
+    """Return the exact Rényi divergence of the Laplace mechanism with epsilon = Delta / b.
 
     ln(a/(2a-1) e^((a-1) eps) + (a-1)/(2a-1) e^(-a eps))/(a-1) (Mironov 2017, Proposition 6). The
     terms of first order in eps cancel and are left out by hand.
@@ -66,7 +68,7 @@ def rdp_laplace(epsilon: float, order: float) -> float:
 
 
 def _log_exp_remainder(x: float) -> float:
-    """ln(e^x - 1 - x)."""
+    """Return ln(e^x - 1 - x)."""
     if abs(x) < 0.5:
         series = math.fsum(x**k / math.factorial(k + 2) for k in range(16))
         return 2 * math.log(abs(x)) + math.log(series)
@@ -76,7 +78,7 @@ def _log_exp_remainder(x: float) -> float:
 
 
 def pure_mu(epsilon: float) -> float:
-    """mu of any epsilon-DP mechanism's GDP bound: 2 Phi^-1(e^eps / (1 + e^eps)), rounded up."""
+    """Return mu of an epsilon-DP mechanism's GDP bound, 2 Phi^-1(e^eps / (1 + e^eps))."""
     if epsilon < 1:
         mu = 2 * math.sqrt(2) * float(erfinv(math.tanh(epsilon / 2)))
     else:
@@ -85,12 +87,12 @@ def pure_mu(epsilon: float) -> float:
 
 
 def pure_rho(epsilon: float) -> float:
-    """zCDP rho of any epsilon-DP mechanism: epsilon^2 / 2 (Bun & Steinke 2016, Proposition 1.4)."""
+    """Return rho = epsilon^2 / 2 of an epsilon-DP mechanism (Bun & Steinke 2016, Prop. 1.4)."""
     return 0.5 * epsilon * epsilon * (1 + 2.0**-50)
 
 
 def gaussian_panels(mu: float, rate: float, order: float, start: float) -> tuple[FloatArray, ...]:
-    """Nodes, log weights for E_{x ~ N(0,1)}[f(x) 1{x > start}], f growing like e^(order mu x).
+    """Return quadrature nodes and log weights of E[f(x) 1{x > start}], x standard normal.
 
     Fine panels where 1 - q + q e^(mu x - mu^2/2) turns from flat to exponential, coarse ones before
     and after. Past 40 the normal density is nothing, but where f grows.
@@ -112,13 +114,13 @@ def gaussian_panels(mu: float, rate: float, order: float, start: float) -> tuple
 
 
 def _panels(start: float, end: float, width: float) -> FloatArray:
-    """(2, panels): their ends, none wider than `width`."""
+    """Return (2, panels), the ends of panels no wider than `width`."""
     edges = np.linspace(start, end, max(2, math.ceil((end - start) / width) + 1))
     return np.stack([edges[:-1], edges[1:]])
 
 
 def log_mixture_ratio(x: FloatArray, mu: float, rate: float) -> FloatArray:
-    """ln(1 - q + q e^(mu x - mu^2/2)), accurate near 0 and for huge exponents."""
+    """Return ln(1 - q + q e^(mu x - mu^2/2)), accurate near 0 and for huge exponents."""
     exponent = mu * x - 0.5 * mu * mu
     small = np.log1p(rate * np.expm1(np.minimum(exponent, 30.0)))
     large = exponent + math.log(rate) + np.log1p((1 - rate) / rate * np.exp(-exponent.clip(30.0)))
@@ -126,7 +128,7 @@ def log_mixture_ratio(x: FloatArray, mu: float, rate: float) -> FloatArray:
 
 
 def log_expm1_array(x: FloatArray) -> FloatArray:
-    """ln(e^x - 1) for x > 0."""
+    """Return ln(e^x - 1) for x > 0."""
     with np.errstate(divide="ignore"):
         return np.where(
             x > 1, x + np.log1p(-np.exp(-np.maximum(x, 1))), np.log(np.expm1(np.minimum(x, 1)))
@@ -134,12 +136,12 @@ def log_expm1_array(x: FloatArray) -> FloatArray:
 
 
 def expect(log_values: FloatArray, log_weights: FloatArray) -> float:
-    """Logarithm of the weighted sum."""
+    """Return the logarithm of the weighted sum."""
     return float(logsumexp(log_values + log_weights))
 
 
 def interpolated(curve: Callable[[int], float], order: float) -> float:
-    """A bound at a real order from bounds at whole orders: (a - 1) eps(a) is convex and 0 at 1."""
+    """Return a bound at a real order, interpolated: (a - 1) eps(a) is convex and 0 at 1."""
     check_order(order)
     low = math.floor(order)
     share = order - low

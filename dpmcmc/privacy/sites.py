@@ -1,4 +1,4 @@
-"""Every place in the core that draws randomness: what it is for, and what its privacy rests on.
+"""The registry of all places that draw randomness: their purpose and their privacy proof.
 
 A sampler or a release that adds noise gets a line in SITES, which is its reviewed moment: the
 noise is drawn for that site alone and within the range of its proof. A test compares both tables
@@ -12,7 +12,7 @@ LEAST_MULTIPLIER, MOST_MULTIPLIER = 2.0**-20, 2.0**30  # docs/proofs/gaussian_re
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place that draws integer noise, Gaussian but where its event says else, or flips.
+    """A place in the code that draws noise or flips, with its event and its proof.
 
     caller: the function that draws, module:function. event: what one draw is charged as. proof: a
     file of docs/proofs. least, most: noise multipliers for which the proof holds.
@@ -151,12 +151,14 @@ OTHER_DRAWS = {
     "dpmcmc.releases.quadratic:Quadratic._bent": "curvatures given what was released",
     "dpmcmc.releases.quadratic:Quadratic._powers": "residual scales given what was released",
     "dpmcmc.releases.quadratic:Mixture.draws": "draws from a posterior given what was released",
-    "dpmcmc.releases.quadratic:Mixture.completed": "log scales given what was released",
+    "dpmcmc.releases.quadratic:Mixture._completed": "log scales given what was released",
     "dpmcmc.releases.quadratic:Mixture._log_scales": "draws given what was released",
     "dpmcmc.releases.grouped_posterior:Arrow._sizes": "curvatures given what was released",
+    "dpmcmc.releases.grouped_posterior:Arrow._cells": "curvatures given what was released",
     "dpmcmc.releases.grouped_posterior:Arrow._others": "curvatures given what was released",
     "dpmcmc.releases.grouped_posterior:Part.draws": "draws given what was released",
-    "dpmcmc.releases.grouped_posterior:Part.sds": "sds of groups given what was released",
+    "dpmcmc.releases.hierarchy:drawn": "sds of curves given what was released",
+    "dpmcmc.releases.laws:Laws.drawn": "sds of groups given what was released",
     "dpmcmc.releases.grouped_posterior:GroupedMixture.draws": "draws given what was released",
     "dpmcmc.releases.grouped_posterior:GroupedMixture.completed": "effects given the others",
     "dpmcmc.releases.grouped_posterior:GroupedMixture._log_scales": "draws given what was released",
@@ -174,7 +176,7 @@ OTHER_DRAWS = {
     "dpmcmc.releases.regression.intercept:WithIntercept._move_middle": "moves given what was released",
     "dpmcmc.releases.regression.prediction:intervals": "predicted responses given what was released",
     "dpmcmc.releases.regression.joint_normal:Gibbs._sums": "draws given what was released",
-    "dpmcmc.releases.regression.joint_normal:Gibbs._given": "draws given what was released",
+    "dpmcmc.releases.regression.joint_normal:Gibbs._draw_parameters": "draws given what was released",
     "dpmcmc.posterior.free.walk:Walk.coefficients": "draws given what was released",
     "dpmcmc.posterior.free.walk:Walk._completed": "coefficients given the others and what was released",
     "dpmcmc.posterior.free.walk:_Chains._go_along": "moves of a posterior given what was released",
@@ -207,8 +209,12 @@ OTHER_DRAWS = {
     "dpmcmc.queries.statistics.inference_targets:simulated": "simulated rows, given the parameter",
     "dpmcmc.families.scores.responses:_numbers": "predicted responses given what was released",
     "dpmcmc.families.scores.responses:number_by": "predicted responses given what was released",
+    "dpmcmc.families.hurdle_poisson:drawn": "predicted counts given what was released",
+    "dpmcmc.families.beta:response.drawn": "predicted shares given what was released",
     "dpmcmc.families.weibull:": "predicted times given what was released",
     "dpmcmc.posterior.free.priors:Shrinkage.precisions": "scales of priors, given what was released",
+    "dpmcmc.posterior.free.priors:Explained.precisions": "parts of R2, given what was released",
+    "dpmcmc.posterior.free.priors:inverse_gaussian_like": "parts of R2, given what was released",
     "dpmcmc.posterior.free.priors:Together.rates": "rates of priors, given what was released",
     "dpmcmc.posterior.free.walk:_spread": "numbers in place of ties, for R-hat",
     "dpmcmc.inputs.schema:_dummy_values": "dummy rows, of public facts and a public seed",
@@ -216,7 +222,7 @@ OTHER_DRAWS = {
 
 
 def check(site: Site, noise_multiplier: float) -> None:
-    """Refuse noise that no proof covers. Raises ValueError."""
+    """Refuse a noise multiplier outside the proof's range. Raises ValueError."""
     if site not in SITES:
         raise ValueError("noise is drawn for registered sites only")
     if not site.least <= noise_multiplier <= site.most:

@@ -1,4 +1,4 @@
-"""What an event costs when it sees a secret random part of the rows.
+"""The cost of an event on a secret random part of the rows.
 
 Without replacement, replace-one: the whole profile of a Gaussian base (Balle, Barthe & Gaboardi
 2018; proof: docs/proofs/without_replacement.md), or Wang, Balle & Kasiviswanathan 2019 (WBK19)
@@ -31,11 +31,13 @@ SMALLEST_MULTIPLIER = 1e-6  # below it sampling saves nothing that counts, and q
 
 
 def _check_rate(rate: float) -> None:
+    """Refuse a sampling rate outside (0, 1]."""
     if not 0 < rate <= 1:
         raise ValueError("the sampling rate must be above 0 and at most 1")
 
 
 def _divergence(log_excess: float, order: float) -> float:
+    """Return ln(1 + A) / (order - 1), A given as its logarithm, rounded up."""
     return (
         float(np.logaddexp(0.0, log_excess)) / (order - 1)
         if log_excess > -30
@@ -44,11 +46,12 @@ def _divergence(log_excess: float, order: float) -> float:
 
 
 def _up(value: float) -> float:
+    """Return the value rounded up by the error of its computation."""
     return value * (1 + RELATIVE_ERROR)
 
 
 def amplified_epsilon(epsilon: float, rate: float) -> float:
-    """ln(1 + q (e^eps - 1)); delta goes to q delta (blog, Claim 19; tight), rounded up."""
+    """Return ln(1 + q (e^eps - 1)); delta becomes q delta (blog, Claim 19), rounded up."""
     _check_rate(rate)
     if epsilon < 30:
         return math.log1p(rate * math.expm1(epsilon)) * (1 + 2.0**-49)
@@ -56,14 +59,14 @@ def amplified_epsilon(epsilon: float, rate: float) -> float:
 
 
 def base_epsilon(epsilon: float, rate: float) -> float:
-    """ln(1 + (e^eps - 1)/q): where the base's profile is read for epsilon of the whole event."""
+    """Return ln(1 + (e^eps - 1)/q), the base's epsilon for epsilon of the whole event."""
     if epsilon < 30:
         return math.log1p(math.expm1(epsilon) / rate) * (1 - 2.0**-49)
     return (epsilon - math.log(rate) + math.log1p((rate - 1) * math.exp(-epsilon))) * (1 - 2.0**-49)
 
 
 def wor_delta(noise_multiplier: float, rate: float, epsilon: float) -> float:
-    """delta of a Gaussian release on a subset without replacement, any real epsilon, rounded up."""
+    """Return delta of a Gaussian release on a subset without replacement, rounded up."""
     _check_rate(rate)
     if epsilon < 0:
         return -math.expm1(epsilon) + math.exp(epsilon) * wor_delta(
@@ -73,7 +76,7 @@ def wor_delta(noise_multiplier: float, rate: float, epsilon: float) -> float:
 
 
 def wor_rdp_gaussian(noise_multiplier: float, rate: float, order: float) -> float:
-    """Rényi divergence of a Gaussian release on a subset without replacement, any real order > 1.
+    """Return the Rényi divergence of a Gaussian release on a subset without replacement.
 
     A = E_{x ~ N(0,1)}[(r^a - 1)(1 - r^(1-a)) 1{r > 1}], r = 1 - q + q e^(mu x - mu^2/2), mu = 1/z.
     """
@@ -94,7 +97,7 @@ def wor_rdp_gaussian(noise_multiplier: float, rate: float, order: float) -> floa
 
 
 def wor_rdp(base: Callable[[int], float], rate: float, order: int) -> float:
-    """WBK19, Theorem 9: whole order >= 2, `base` a Rényi bound at every whole order up to it.
+    """Return the Rényi divergence at a whole order >= 2 (WBK19, Theorem 9).
 
     ln(1 + q^2 C(a,2) min{4 (e^b(2) - 1), 2 e^b(2)} + 2 sum_{j=3..a} q^j C(a,j) e^((j-1) b(j)))
     divided by a - 1.
@@ -109,11 +112,13 @@ def wor_rdp(base: Callable[[int], float], rate: float, order: int) -> float:
 
 
 def _check_whole(order: int) -> None:
+    """Refuse an order that is not a whole number of at least 2."""
     if order != int(order) or not 2 <= order <= LARGEST_WHOLE_ORDER:
         raise ValueError(f"this bound needs a whole order from 2 to {LARGEST_WHOLE_ORDER}")
 
 
 def _largest_term(base: Callable[[int], float], j: int) -> float:
+    """Return the logarithm of the smallest bound of term j of Theorem 9."""
     value = base(j)
     plain = math.log(2) + (j - 1) * value
     if j > 2 or value > 1:
@@ -122,7 +127,7 @@ def _largest_term(base: Callable[[int], float], j: int) -> float:
 
 
 def wor_rdp_gaussian_differences(noise_multiplier: float, rate: float, order: int) -> float:
-    """WBK19, Theorem 27 with a Gaussian base: differences in place of Theorem 9's constants.
+    """Return the Rényi divergence with a Gaussian base by differences (WBK19, Theorem 27).
 
     B(l): l-th forward difference at 0 of e^((x-1) eps(x)); they cancel, hence decimal arithmetic.
     """
@@ -145,10 +150,12 @@ def wor_rdp_gaussian_differences(noise_multiplier: float, rate: float, order: in
 
 
 def _moment(noise_multiplier: float, x: int) -> decimal.Decimal:
+    """Return the moment e^(x (x - 1) / (2 z^2)) in decimals."""
     return (decimal.Decimal(x * (x - 1)) / (2 * decimal.Decimal(noise_multiplier) ** 2)).exp()
 
 
 def _forward_differences(noise_multiplier: float, count: int) -> list[decimal.Decimal]:
+    """Return forward differences of the moments."""
     row = [_moment(noise_multiplier, x) for x in range(count + 1)]
     differences = []
     while row:
@@ -158,21 +165,23 @@ def _forward_differences(noise_multiplier: float, count: int) -> list[decimal.De
 
 
 def _root_term(differences: list[decimal.Decimal], j: int) -> decimal.Decimal:
+    """Return term j by geometric means of differences."""
     return 4 * (differences[2 * (j // 2)] * differences[2 * ((j + 1) // 2)]).sqrt()
 
 
 def _plain_term(noise_multiplier: float, j: int) -> decimal.Decimal:
+    """Return term j by moments alone."""
     return 2 * _moment(noise_multiplier, j)
 
 
 def wor_rdp_convex(rho: float, rate: float, order: float) -> float:
-    """ln(1 + q (e^((a-1) rho) - 1))/(a-1) (blog, Claim 24: joint convexity; loses a factor q)."""
+    """Return ln(1 + q (e^((a-1) rho) - 1))/(a-1) (blog, Claim 24), which loses a factor q."""
     check_order(order)
     return amplified_epsilon((order - 1) * rho, rate) / (order - 1) * (1 + 2.0**-49)
 
 
 def poisson_rdp_gaussian(noise_multiplier: float, rate: float, order: float) -> float:
-    """Exact Rényi divergence of the Poisson-subsampled Gaussian, add/remove, any real order > 1.
+    """Return the exact Rényi divergence of the Poisson-subsampled Gaussian, add/remove.
 
     Whole orders: A = sum_{j>=2} C(a,j) q^j (1-q)^(a-j) (e^(j(j-1)/(2 z^2)) - 1) (Abadi et al.
     2016); others: the same expectation by quadrature.
@@ -187,6 +196,7 @@ def poisson_rdp_gaussian(noise_multiplier: float, rate: float, order: float) -> 
 
 
 def _poisson_whole(noise_multiplier: float, rate: float, order: int) -> float:
+    """Return the Poisson-subsampled Rényi divergence at a whole order."""
     j = np.arange(2, order + 1, dtype=float)
     log_comb = np.array([math.log(math.comb(order, int(i))) for i in j])
     weights = log_comb + j * math.log(rate) + (order - j) * math.log1p(-rate)
@@ -195,7 +205,7 @@ def _poisson_whole(noise_multiplier: float, rate: float, order: int) -> float:
 
 
 def _poisson_real(noise_multiplier: float, rate: float, order: float) -> float:
-    """A = E_{x ~ N(0,1)}[r^a - 1 - a (r - 1)]; the integrand is positive as r^a is convex."""
+    """Return A = E[r^a - 1 - a (r - 1)] over x ~ N(0, 1), by quadrature."""
     mu = 1 / noise_multiplier
     x, log_weights = gaussian_panels(mu, rate, order, -40.0)
     log_ratio = log_mixture_ratio(x, mu, rate)
@@ -212,7 +222,7 @@ def _poisson_real(noise_multiplier: float, rate: float, order: float) -> float:
 
 
 def _binomial_remainder(u: np.ndarray, order: float) -> np.ndarray:
-    """(1 + u)^a - 1 - a u for small a u."""
+    """Return (1 + u)^a - 1 - a u for small a u."""
     term = np.ones_like(u) * order * u
     total = np.zeros_like(u)
     for k in range(2, 9):
@@ -222,7 +232,7 @@ def _binomial_remainder(u: np.ndarray, order: float) -> np.ndarray:
 
 
 def barker_base_rdp_loose(batch: int, order: float) -> float:
-    """5/(2b) + ln(2b/(b - 5a))/(2(a-1)) + 2a/(b - 5a), infinite from a = b/5 on.
+    """Return 5/(2b) + ln(2b/(b - 5a))/(2(a-1)) + 2a/(b - 5a); infinite from a = b/5 on.
 
     Source: Heikkilä et al. 2019; thesis A, Theorem 8. Sound and loose: it never vanishes.
     """
@@ -235,7 +245,7 @@ def barker_base_rdp_loose(batch: int, order: float) -> float:
 
 
 def barker_base_rdp(batch: int, order: float) -> float:
-    """Rényi divergence of one Barker decision's noisy sum given its batch, order >= 2.
+    """Return the Rényi divergence of a Barker decision's noisy sum given its batch, order >= 2.
 
     D = 4(b-1)/b^2 bounds the change of the batch variance; -ln(1+D)/2 - ln(1-(a-1)D)/(2(a-1))
     + (2a/b)/(1-(a-1)D), infinite where (a-1) D >= 1. Proof: docs/proofs/barker.md.
@@ -258,5 +268,5 @@ def barker_rdp(
     order: float,
     base: Callable[[int, float], float] = barker_base_rdp,
 ) -> float:
-    """Rényi divergence of one DP Barker step on `batch` of `rows` rows (WBK19, Theorem 9)."""
+    """Return the Rényi divergence of a DP Barker step on `batch` of `rows` rows (WBK19)."""
     return interpolated(lambda a: wor_rdp(lambda j: base(batch, j), batch / rows, a), order)

@@ -1,4 +1,4 @@
-"""How much of what declared bounds allow noise alone makes, and the verdict that follows."""
+"""The share of noise in a released number's declared range, and the verdict that follows."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ SHOWN = 3  # reasons of a verdict
 def reason(
     what: str, share: float, share_at: Callable[[float], float], epsilon: float
 ) -> str | None:
-    """Return why noise hides a number, and an epsilon that would do; None where it does not.
+    """Return why noise hides a number, with an epsilon that would suffice, or None.
 
     share: width of the interval that noise alone makes, over the width that bounds allow. share_at:
     the same at another epsilon, infinite where there is no such noise. epsilon: of the release.
@@ -36,7 +36,7 @@ def reason(
 
 
 def verdict(why: str, reasons: Sequence[str]) -> Verdict:
-    """Return reliable with this sentence, or unreliable for the first of these reasons."""
+    """Return a reliable verdict with this sentence, or an unreliable one for the first reason."""
     if not reasons:
         return Verdict("reliable", f"Reliable: {why}.", (), None)
     shown = tuple(reasons[:SHOWN])
@@ -46,9 +46,10 @@ def verdict(why: str, reasons: Sequence[str]) -> Verdict:
 
 
 def _least(share_at: Callable[[float], float], above: float) -> float | None:
-    """Return about the smallest epsilon that is enough, rounded up; None where none is."""
+    """Return about the smallest epsilon at which the share is tolerable, rounded up, or None."""
 
     def is_enough(epsilon: float) -> bool:
+        """Return whether the share of noise is tolerable at this epsilon."""
         return share_at(epsilon) < MOST_SHARE
 
     high = next(

@@ -1,4 +1,4 @@
-"""The cost of one Gaussian mechanism, and the opening of the rows that it was paid for."""
+"""The cost of one Gaussian mechanism, and access to the rows once it is paid."""
 
 from dataclasses import dataclass
 
@@ -46,6 +46,7 @@ def settled(schema: Schema, privacy: PrivacySpec) -> Paid:
 
 
 def _multiplier(privacy: PrivacySpec, unit_rows: int) -> float:
+    """Return the noise multiplier of a budget."""
     if (privacy.epsilon is None) == (privacy.noise_multiplier is None):
         raise SpecError("/privacy", "needs one of epsilon and noise_multiplier")
     for name in ("epsilon", "delta", "noise_multiplier"):
@@ -63,7 +64,7 @@ def _multiplier(privacy: PrivacySpec, unit_rows: int) -> float:
 
 
 def opened(paid: Paid, rows: Private[AnyRows], permit: Permit, schema: Schema) -> AnyRows:
-    """Return the schema's rows.
+    """Return the rows, opened by the permit.
 
     Raises PermitError where the permit is for another event or dataset.
     """

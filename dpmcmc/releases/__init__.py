@@ -1,4 +1,4 @@
-"""The registry of releases. A line here makes one live; the line is the reviewed moment."""
+"""The registry of releases. A release is available once it has a line here, which is reviewed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a release is: a few noisy statistics, and the posterior given them, noise included.
+"""What a release is: a few noisy statistics, and the posterior given them and their noise.
 
 Draws from that posterior are post-processing: they are free, and there may be any number of them.
 """
@@ -20,18 +20,19 @@ NUM_DRAWS, NUM_CHAINS = 2000, 2  # where the caller leaves them open
 APART, LEAST_PRECISION = 2.0**20, 1e-30
 
 
-# what is wrong with a result, in one word. place: where the posterior
-# is was not found. noise: rows do not stand out of it. skewed: responses do not follow the model.
-# uneven: weights. wide: the posterior is not normal. unseen: tails that noise hides. mixing: chains
-# given the release. method, variances: what was declared does not suit the rows.
+# what is wrong with a result, in one word. place: where the posterior is was not found. noise: rows
+# do not stand out of it. skewed: responses do not follow the model. uneven: weights. leverage:
+# residuals are largest where covariates are far. wide: the posterior is not normal. unseen: tails
+# that noise hides. mixing: chains given the release. method, variances: what was declared does not
+# suit the rows.
 Fault = Literal[
-    "", "place", "noise", "skewed", "uneven", "wide", "unseen",
+    "", "place", "noise", "skewed", "uneven", "leverage", "wide", "unseen",
     "mixing", "method", "variances",
 ]  # fmt: skip
 
 
 class Judgement(Protocol):
-    """The verdict on a release. privacy_share: part of the draws' variance due to its noise."""
+    """The verdict on a release. privacy_share: part of the draws' variance that is due to noise."""
 
     @property
     def reliable(self) -> bool:
@@ -39,23 +40,23 @@ class Judgement(Protocol):
 
     @property
     def privacy_share(self) -> float:
-        """Mean over the coefficients."""
+        """Mean over the coefficients of the part of the variance that is due to noise."""
 
     @property
     def sentence(self) -> str:
-        """What is wrong, in words; empty where nothing is."""
+        """The problem in one sentence; empty where the result is reliable."""
 
     @property
     def remarks(self) -> str:
-        """What is to be said of the answer, whatever is wrong; may be empty."""
+        """Notes on the result that do not affect the verdict; may be empty."""
 
     @property
     def fault(self) -> Fault:
-        """What is wrong, in one word; empty where nothing is."""
+        """The kind of problem; empty where the result is reliable."""
 
     @property
     def more(self) -> float | None:
-        """By how many times less noise it would be reliable, about; None where that is not known.
+        """The factor of noise precision at which it would be reliable, roughly; None if not known.
 
         From released numbers, which are taken for what the rows say.
         """
@@ -63,7 +64,7 @@ class Judgement(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A judgement that says no more than every one does. See Judgement."""
+    """A Judgement whose fields are stored values."""
 
     reliable: bool
     privacy_share: float
@@ -74,27 +75,27 @@ class Judged:
 
 
 class Stored(Protocol):
-    """What a release leaves behind: posteriors under other priors, all of them free."""
+    """The stored statistics of a release; posteriors under other priors cost nothing."""
 
     def moments(self) -> tuple[Floats, float] | None:
-        """Return (mean of x x^T of the design (d, d), its noise over it), if that was released."""
+        """Return (mean of x x^T of the design (d, d), relative noise) if released, else None."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return lists and numbers that JSON holds."""
+        """Return the record as lists and numbers that JSON can hold."""
 
     def posterior(self, mean: Floats, precision: Floats, random: RandomSource, /) -> "Posterior":
         """Return the posterior of positions under independent normal priors (d,)."""
 
 
 class Posterior(Protocol):
-    """What a release leads to: draws without limit, a function of released numbers.
+    """A posterior given a release: any number of draws, free of further privacy cost.
 
     release: what it is a posterior of; None where nothing is kept.
     """
 
     @property
     def release(self) -> Stored | None:
-        """What may be stored."""
+        """The statistics that may be stored; None where there are none."""
 
     def parts(self) -> tuple[Floats, Floats]:
         """Return (means (k, p), roots (k, p, p)): coefficients are an even mixture of these."""
@@ -103,7 +104,7 @@ class Posterior(Protocol):
         """Return independent positions (chain, length, d)."""
 
     def completed(self, coefficients: Floats, which: Any, random: RandomSource) -> Floats:
-        """Return positions (n, d) given the coefficients (n, p) of parts (n,): with what else is.
+        """Return positions (n, d), completing coefficients (n, p) of mixture parts (n,).
 
         The coefficients may come from anywhere, say from another prior.
         """
@@ -131,18 +132,19 @@ class Normal:
         return positions
 
     def completed(self, coefficients: Floats, _: Any, __: RandomSource) -> Floats:
-        """Return draws of all parameters (n, d): of this release coefficients are all there are."""
+        """Return the draws (n, d) unchanged: coefficients are this release's only parameters."""
         return coefficients
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the planner knows of a model, for a release.
+    """Public facts of a model that a release plans with.
 
     max_row_norm: largest norm of a row of the form, see Form. prior: (d,) precision of the prior.
     family: of the model. gaps: whether rows may be left out for missing codes. holders: see Schema.
-    known_scale: whether the model's noise scale is given. unit_rows: see Schema. persons: whether
-    persons are protected, whose order says nothing. groups: how many `(1 | ward)` has; else 0.
+    known_scale: whether the model's noise scale or dispersion is given. unit_rows: see Schema.
+    persons: whether persons are protected, whose order says nothing. groups: how many `(1 | ward)`
+    has; else 0. effects: how many each of them has.
     """
 
     assumptions: Assumptions
@@ -155,6 +157,7 @@ class Facts:
     unit_rows: int = 1
     persons: bool = False
     groups: int = 0
+    effects: int = 1
 
 
 Options = TypeVar("Options")
@@ -164,7 +167,7 @@ Kept = TypeVar("Kept", bound=Stored)
 
 @dataclass(frozen=True, slots=True)
 class Release(Generic[Options, Opened, Kept]):
-    """One algorithm. Registered by one explicit line in dpmcmc/releases/__init__.py.
+    """One release algorithm. Registered by one explicit line in dpmcmc/releases/__init__.py.
 
     families: of the models that it suits. exact: draws are from the posterior given the release,
     not from an approximation of it.
@@ -221,7 +224,7 @@ class Release(Generic[Options, Opened, Kept]):
 
 
 def columns_read(design: Design, model: ModelSpec) -> tuple[str, ...]:
-    """Return the names of the columns that a model reads, which its formula and weights tell."""
+    """Return the names of the columns that the formula and the weights read."""
     return (*design.read, *(() if model.weights is None else (model.weights,)))
 
 

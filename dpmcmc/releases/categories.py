@@ -1,4 +1,4 @@
-"""Rare categories: what a score says of a coefficient where a Newton step would go too far.
+"""Rare categories: the likelihood of a coefficient beyond the range of a Newton step.
 
 Where a score says that the rate of counts is half, their coefficient is lower by log 2. Where noise
 leaves open that the rate is 0, or that the score is as large as clipped rows make it, the
@@ -24,17 +24,17 @@ from dpmcmc.releases.whitening import Whitening
 
 # Stacks of symmetric matrices.
 def turned(matrices: Any) -> Floats:
-    """Return (..., q, p) of (..., p, q)."""
+    """Return the matrices (..., q, p) transposed to (..., p, q)."""
     return np.asarray(matrices.swapaxes(-1, -2), dtype=np.float64)
 
 
 def even(matrices: Any) -> Floats:
-    """Return (..., p, p) without what rounding made uneven."""
+    """Return matrices (..., p, p), made symmetric."""
     return np.asarray(0.5 * (matrices + turned(matrices)), dtype=np.float64)
 
 
 def roots_of(precisions: Floats) -> Floats:
-    """Return roots (k, p, p) of the inverses of precisions (k, p, p), singular ones included.
+    """Return roots (k, p, p) of the inverses of precisions (k, p, p), which may be singular.
 
     A direction that neither rows nor the prior tell in floating point is as wide as that allows.
     """
@@ -45,7 +45,7 @@ def roots_of(precisions: Floats) -> Floats:
 
 
 def within(matrices: Floats, root: Floats, most: Floats | float) -> Floats | None:
-    """Return matrices (..., p, p) by u, none larger than diag(most) by root @ u; None if none is.
+    """Return matrices (..., p, p) by u, limited to diag(most) by root @ u; None if none exceeds it.
 
     Larger eigenvalues are cut. Matrices are positive.
     """
@@ -76,27 +76,27 @@ SMALLEST_RATE, LARGEST_LOG_RATE = 1e-3, 50.0  # over the one at the place
 
 
 class Response(Protocol):
-    """How the score of a category's rows changes with their coefficient."""
+    """How the score of a category's rows depends on their coefficient."""
 
     def score_moments(self, change: Floats) -> tuple[Floats, Floats]:
-        """Return the score's change over its slope, and its variance over that at the place."""
+        """Return the score's mean over its slope, and its variance over that at the start."""
 
     def straight(self, off: float) -> bool:
-        """Whether the score is a line for changes of this size."""
+        """Return whether the score is linear over changes of this size."""
 
     def grid(self, step: Floats, sd: Floats, prior: tuple[float, float]) -> Floats:
-        """Return changes (k, m) in order, where the likelihood or the prior may have weight."""
+        """Return increasing changes (k, m) that cover the likelihood and the prior."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of a log link. expected: count of a row at the place. room: what is added before the clip."""
+    """Log link. expected: mean count of a row at the expansion point. room: clip around it."""
 
     expected: float
     room: float
 
     def score_moments(self, change: Floats) -> tuple[Floats, Floats]:
-        """Return expm1(b) and exp(b), where no count is clipped."""
+        """Return expm1(b) and exp(b): mean and variance of an unclipped count, relative."""
         each = 1e-3
         about, spread = self._clipped(np.array([-each, 0.0, each]))
         slope = max(0.5 * float(about[2] - about[0]) / each, TINY)
@@ -108,17 +108,17 @@ class Counts:
         )
 
     def straight(self, off: float) -> bool:
-        """Whether exp(b) is a line."""
+        """Return whether exp(b) is linear over changes of this size."""
         return off < LEAST_SD
 
     def grid(self, step: Floats, sd: Floats, prior: tuple[float, float]) -> Floats:
-        """Return changes that are even in the rate, and over the prior."""
+        """Return changes (k, m) with even steps in the rate, and over the prior."""
         most = np.maximum(1.0 + step + RATE_SDS * sd, SMALLEST_RATE)
         least = np.maximum(1.0 + step - RATE_SDS * sd, SMALLEST_RATE * most)
         return _sorted(np.log(np.linspace(least, most, POINTS, axis=1)), _over(prior))
 
     def _clipped(self, change: Floats) -> tuple[Floats, Floats]:
-        """Return mean and variance of a count, less `expected`, clipped to -+ room.
+        """Return mean and variance of a count minus `expected`, clipped to [-room, room].
 
         Of Poisson counts: where few are expected, a clip that is narrower than 1 tells them from 0
         alone, and those of a normal law with this mean would be told of a rate that they do not
@@ -135,30 +135,30 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Residuals:
-    """Of normal errors. sd: of them. room: at which they are cut. slope: that was released."""
+    """Normal errors. sd: of them. room: where they are clipped. slope: the released one."""
 
     sd: float
     room: float
     slope: float
 
     def score_moments(self, change: Floats) -> tuple[Floats, Floats]:
-        """Return the mean of a cut residual over the slope, and its variance over that at 0."""
+        """Return the mean of a clipped residual over the slope, and its relative variance."""
         middle, variance = clipped(change, self.sd, self.room)
         return middle / self.slope, variance / clipped(np.zeros(1), self.sd, self.room)[1]
 
     def straight(self, off: float) -> bool:
-        """Whether changes are small beside the residuals."""
+        """Return whether changes are small relative to the residual sd."""
         return off < STRAIGHT * self.sd
 
     def grid(self, step: Floats, sd: Floats, prior: tuple[float, float]) -> Floats:
-        """Return changes around the step, where the score bends, and over the prior."""
+        """Return changes (k, m) around the step, where clipping sets in, and over the prior."""
         off, far = RATE_SDS * sd, RATE_SDS * self.sd + self.room
         near = np.linspace(step - off, step + off, POINTS, axis=1)
         return _sorted(near, np.linspace(-far, far, POINTS), _over(prior))
 
 
 def clipped(off: Floats, sd: Floats | float, room: float) -> tuple[Floats, Floats]:
-    """Return mean and variance of off + sd Z, clipped to -+ room."""
+    """Return mean and variance of off + sd Z clipped to [-room, room], Z standard normal."""
     low, high = (-room - off) / sd, (room - off) / sd
     between, below, above = ndtr(high) - ndtr(low), ndtr(low), ndtr(-high)
     first, last = _density(low), _density(high)
@@ -169,16 +169,18 @@ def clipped(off: Floats, sd: Floats | float, room: float) -> tuple[Floats, Float
 
 
 def _density(at: Floats) -> Floats:
+    """Return the standard normal density."""
     return np.asarray(np.exp(-0.5 * at * at) / np.sqrt(2.0 * np.pi))
 
 
 def _over(prior: tuple[float, float]) -> Floats:
+    """Return grid points over the range of a normal prior (mean, precision)."""
     reach = PRIOR_SDS / np.sqrt(prior[1])
     return np.linspace(prior[0] - reach, prior[0] + reach, POINTS)
 
 
 def _sorted(first: Floats, *others: Floats) -> Floats:
-    """Return the union (k, m) of a grid (k, .) and others (.,), in order."""
+    """Return the sorted union (k, m) of a grid (k, .) and other points (.,)."""
     return np.sort(
         np.concatenate((first, *(np.broadcast_to(other, first.shape) for other in others)), axis=1),
         axis=1,
@@ -201,7 +203,7 @@ EARLIER_ROOM = 9.0
 
 @dataclass(frozen=True, slots=True)
 class Categories:
-    """Categories (c,). directions: (c, p), directions @ u are changes b of their coefficients.
+    """Categories (c,). directions: (c, p); directions @ u are changes b of their coefficients.
 
     mean, precision: of the normal prior of b; a precision of 0 says that it is not normal.
     ridge: (p, p), a precision that is next to none, where the rows tell nothing at all.
@@ -220,11 +222,11 @@ class Categories:
 
 
 class Release(Protocol):
-    """What is read of a stored release: see Quadratic."""
+    """The fields of a stored release (see Quadratic) that this file reads."""
 
     @property
     def place(self) -> Floats:
-        """Coefficients (p,) that the score is of."""
+        """The expansion point (p,): coefficients at which the score was released."""
 
     @property
     def root(self) -> Floats:
@@ -232,7 +234,7 @@ class Release(Protocol):
 
     @property
     def clip(self) -> float:
-        """Largest score of a row that is not clipped, in mean lengths."""
+        """The clip of a row's score, in units of the mean row's length."""
 
     @property
     def indicators(self) -> Floats | None:
@@ -240,31 +242,31 @@ class Release(Protocol):
 
     @property
     def log_shift(self) -> float | None:
-        """What offsets add to a predictor on average; None without a log link."""
+        """Mean offset of the predictor; None without a log link."""
 
     @property
     def by_counts(self) -> bool:
-        """Whether a score is no line in the rate of a category."""
+        """Whether a category's score is nonlinear in its rate."""
 
     @property
     def residual_sd(self) -> float:
-        """Of a linear model."""
+        """Residual sd of a linear model."""
 
     @property
     def places(self) -> Floats:
-        """Of the two last looks (2, p)."""
+        """The expansion points (2, p) of the last two iterates."""
 
     @property
     def first_place(self) -> Floats | None:
-        """Of the first of more than two looks (p,); else None."""
+        """The expansion point (p,) of the first of more than two iterates; else None."""
 
     @property
     def spreads(self) -> Floats | None:
-        """Of them (2, p, p), see Iterate; None but of linear models with rare categories."""
+        """Their spreads (2, p, p), see Iterate; None but in linear models with rare categories."""
 
     @property
     def score_sds(self) -> Floats:
-        """Of their noise (2,)."""
+        """Sds (2,) of the noise of their scores."""
 
     @property
     def robust(self) -> bool:
@@ -275,7 +277,7 @@ class Release(Protocol):
 
 
 def of(release: Release, mean: Floats, precision: Floats) -> Categories | None:
-    """Return the categories of a release under a normal prior (p,); None where it has none."""
+    """Return the rare categories of a release under a normal prior (p,); None without any."""
     rates = release.log_shift is not None and not release.by_counts
     if release.indicators is None or not (rates or release.spreads is not None):
         return None
@@ -302,7 +304,7 @@ def of(release: Release, mean: Floats, precision: Floats) -> Categories | None:
 
 
 def typical(second: Floats) -> tuple[Floats, bool]:
-    """Return (mean row of each column's category (d, d), whether the first is the intercept).
+    """Return the mean rows (d, d) of each column's category, and whether there is an intercept.
 
     second: (d, d), mean of x x^T. The first column is the intercept where its mean square is about
     1; rows of a category then have the mean of the other columns, and else none of them.
@@ -313,13 +315,13 @@ def typical(second: Floats) -> tuple[Floats, bool]:
 
 
 def has_intercept(white: Whitening) -> bool:
-    """Return whether the first column is the intercept, by the whitening."""
+    """Return whether the first column is the intercept, judged by the released whitening."""
     back = np.linalg.inv(white.root)
     return typical(back.T @ back)[1]
 
 
 def counts(release: Release, rows: Floats, mean: Floats) -> list[Counts]:
-    """Return how scores of rows (d, p) with counts change. mean: (p,), of all rows, or 0."""
+    """Return the Counts response of each row (d, p). mean: (p,) mean row, or 0."""
     logs = release.place + (release.log_shift or 0.0) + mean @ release.place
     room = release.clip * np.sqrt(len(rows)) / np.linalg.norm(rows @ release.root, axis=1)
     return [
@@ -328,7 +330,7 @@ def counts(release: Release, rows: Floats, mean: Floats) -> list[Counts]:
 
 
 def residuals(release: Release, rows: Floats, spreads: Floats) -> list[Residuals]:
-    """Return how scores of rows (d, p) with residuals change. spreads: see Release."""
+    """Return the Residuals response of each row (d, p). spreads: see Release."""
     sd, seen = release.residual_sd, rows @ release.root
     cut = release.clip * np.sqrt(len(rows)) * sd / np.linalg.norm(seen, axis=1)
     if not release.robust:  # the slope is that of residuals that are not cut
@@ -342,7 +344,7 @@ def residuals(release: Release, rows: Floats, spreads: Floats) -> list[Residuals
 
 
 def earlier(release: Release, which: NDArray[np.bool_], spread: Floats) -> tuple[Floats, Floats]:
-    """Return where looks before the two last ones had coefficients, and its variance.
+    """Return coefficients before the last two iterates, and the variance of these.
 
     spread: (p, p), see Release, of the first of the two.
     """
@@ -358,7 +360,7 @@ def matched(
     categories: Categories,
     power: float,
 ) -> tuple[Floats, Floats]:
-    """Return (whole, pulled) of normal likelihoods with the same moments as those of categories.
+    """Return (whole, pulled): normal likelihoods that match the categories' moments.
 
     whole: (k, p, p), pulled: (k, p): precisions, and precisions times means, by u. noise:
     (k, p, p), noise @ noise.T is what of the covariance of `pulled` is noise. power: of the
@@ -400,7 +402,7 @@ def matched(
 
 
 def _shared(categories: Categories, whole: Floats, inverse: Floats) -> NDArray[np.bool_]:
-    """Return (c,) whether what is not known is the rate of others, as of a rare reference.
+    """Return (c,) whether the unknown is the rate of the other rows, as with a rare reference.
 
     whole: (k, p, p) precisions by u. inverse: of them.
     """

@@ -1,4 +1,4 @@
-"""Where the scores and squares of the last two iterates are clipped, and what that leaves out.
+"""Choice of the clips of scores and squares for the last two iterates, and what they cut off.
 
 Released are, as one vector, for each of a few layers how much of it the rows' scores fill, and
 their squared residuals. What lies beyond a clip follows from the layers above it. A clip then costs
@@ -8,15 +8,17 @@ the posterior's variance. Proof: docs/proofs/noisy_quadratic.md, section 4.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from dpmcmc.inputs.blocks import SomeBlocks, each
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Floats, Sums, release
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import reach as reaches
-from dpmcmc.releases.reach import Reach
+from dpmcmc.releases.reach import FIRST, Reach
 
 # ends of layers: of a score's length, in mean lengths of a row's score under the model; of a
 # residual, in sds; of a row's curvature, in mean ones
@@ -24,6 +26,9 @@ LENGTHS = np.array([1.5, 2.1, 3.0, 4.2, 6.0, 9.0, 14.0, 25.0, 50.0, 120.0, 400.0
 SIZES = np.array([2.5, 4.0, 7.0, 12.0, 22.0, 40.0, 80.0, 200.0])
 # parts of the farthest that is possible, within which layers begin and end
 NEAREST, LAST = 0.7, 0.8
+# log of a ratio, by which an end is to be off that of a mean row; behind that, as far as so many
+# times, layers have this part of the weight by their width: rows with long covariates lie there
+NEAR_BY, BEHIND, BEHIND_PART = 0.15, 3.0, 0.2
 CURVES = np.array([1.5, 3.0, 6.0, 12.0, 40.0])
 # of the precision of layers, of the three kinds
 PARTS = (0.6, 0.1, 0.3)
@@ -34,6 +39,8 @@ ONE_SIDED, ALLOWED = 0.6, 0.8
 # mean direction, as it is not spread over directions (experiments/glms.py)
 ALLOWED_ALIKE = 1.2
 CLEAR_SDS, DECAY = 3.0, 3.0  # of a layer; power of the length by which rows beyond it fall
+# of what layers that noise hides say together, what is taken off it before it is believed
+LIKELY_SDS = 1.0
 SQUARES_DECAY = 1.02  # and of squared residuals, at least: slower ones have no mean square
 # of what noise hides of them, what is taken to be there, over its mean, and the sd, over the most
 # that it can be: intervals then hold none of it, and all
@@ -49,9 +56,10 @@ LEAST_SQUARE = 1e-2  # mean of squared residuals, over what their scale is taken
 REACH, POINTS = 6.0, 65  # sds of noise, and points of a grid
 # parts of a near iterate: of squared residuals, of the score's variance, and of the curvature,
 SQUARE, VARIANCE, LEAST_CURVE, MOST_CURVE = 0.05, 0.03, 0.08, 0.35
-# which is more where its noise is above this part of it, for a cap of so many mean ones
-CURVE_NOISE, USUAL_CURVE = 0.12, 3.0
-WORST_CURVE_NOISE = 0.15  # and for the cap that is taken
+# which is more where its noise is above this part of it, for a cap of so many mean ones, and above
+# the second one for the cap that is taken; and where a likelihood is no quadratic, so that a place
+# that is off counts by the curvature
+CURVE_NOISE, CURVE_NOISE_BENT, USUAL_CURVE = (0.2, 0.25), (0.12, 0.15), 3.0
 # of what may be unseen, where a clip is taken for it; by how many times the sd may then be wider,
 # and where a likelihood is no quadratic: wide ones of it are unreliable for that. See
 # experiments/wider_clips.py
@@ -59,10 +67,12 @@ NEARLY, MOST_WIDER, MOST_WIDER_BENT = 0.82, 2.0, 1.3
 MINUS_PART = 1.0 / 3.0  # of the clip of a curvature, that of what it has below zero
 CUT_WEIGHT = 1.5  # of a mean curvature that is cut, which one direction may have most of
 
+RowSizes = tuple[Floats, Floats, Floats, Floats | None]  # see layers
+
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """What rows fill of layers, a mean row's. ends: (k + 1,) of them, powers of lengths are even.
+    """Noisy histogram of row sizes in layers, of a mean row. ends: (k + 1,) layer bounds.
 
     part: (k,) as it is taken to be where noise hides it. unsure: (k,) sds of it.
     """
@@ -72,7 +82,7 @@ class Layers:
     unsure: Floats
 
     def beyond(self, clips: Floats) -> Floats:
-        """Return means (m,) of (value - clip)+ over rows, for clips (m,)."""
+        """Return means (m,) of max(value - clip, 0) over rows, for clips (m,)."""
         left = np.append(np.cumsum((self.part * np.diff(self.ends))[::-1])[::-1], 0.0)
         at = np.clip(np.searchsorted(self.ends, clips, side="right") - 1, 0, len(self.part) - 1)
         room = np.clip((self.ends[at + 1] - clips) / np.diff(self.ends)[at], 0.0, 1.0)
@@ -92,35 +102,23 @@ class Layers:
         )
         return np.asarray(np.hypot(first, np.sqrt(second)))
 
-    def within(self, first: float, clips: Floats) -> tuple[Floats, Floats]:
-        """Return means (m,) of (value - first)+ less (value - clip)+ over rows, and their sds.
-
-        At most that, for a layer is fuller where it begins.
-        """
-        sign = np.where(clips < first, -1.0, 1.0)
-        low, high = np.minimum(clips, first), np.maximum(clips, first)
-        shared = np.maximum(
-            np.minimum(high, self.ends[1:, None]) - np.maximum(low, self.ends[:-1, None]), 0.0
-        )
-        return sign * (self.part @ shared), np.linalg.norm(self.unsure[:, None] * shared, axis=0)
-
     def squared(self) -> float:
-        """Return the mean of (value^2 - first end^2)+ over rows, by layers that noise leaves."""
+        """Return the mean of max(value^2 - first end^2, 0) over rows, by layers above the noise."""
         seen = np.where(self.part > CLEAR_SDS * self.unsure, self.part, 0.0)
         return float(seen @ np.diff(self.ends**2))
 
 
 def filled(values: Floats, ends: Floats) -> Floats:
-    """Return (k, m), which part of each layer values (m,) fill, less a half."""
+    """Return (k, m), the part of each layer that values (m,) fill, minus one half."""
     low, wide = ends[:-1, None], np.diff(ends)[:, None]
     with np.errstate(all="ignore"):
         part = (values - low) / wide
-    return np.asarray(np.clip(np.nan_to_num(part, nan=0.0), 0.0, 1.0) - 0.5)
+    return np.asarray(np.fmin(np.fmax(part, 0.0), 1.0) - 0.5)  # nothing of what is no number
 
 
 @dataclass(frozen=True, slots=True)
 class RowLayers:
-    """Layers of rows' scores and curvatures, and squared residuals if any. rows: that count.
+    """Layers of rows' scores and curvatures, and of squared residuals if any.
 
     slow: of scores, where what noise hides goes on as slowly as what is seen. reach: how far a mean
     row's score is; None where none can be longer than where layers begin, or that is not known.
@@ -134,29 +132,26 @@ class RowLayers:
     reach: Reach | None = None
 
     def left(self, clips: Floats) -> tuple[Floats, Floats]:
-        """Return means and sds (m,) of what clips (m,) of scores leave out.
+        """Return means and sds (m,) of the score length that clips (m,) cut off.
 
-        More than layers say only where the reach says so beyond its noise.
+        No less than layers say without any law of what noise hides, less so much of that noise.
         """
         beyond, doubt = self.scores.beyond(clips), self.scores.doubt(clips)
         if self.reach is None:
             return beyond, doubt
-        first = self.reach.first
-        within = self.scores.beyond(np.array([first])) - beyond
-        seen, unsure = self.reach.left(within, self.scores.within(first, clips)[1])
-        return np.maximum(beyond, seen - CLEAR_SDS * unsure), doubt
+        seen, unsure = self.reach.left(clips)
+        return np.maximum(beyond, seen - LIKELY_SDS * unsure), doubt
 
     def unseen(self, clips: Floats) -> Floats:
-        """Return (m,) what clips (m,) of scores may leave out, as far as noise lets it."""
+        """Return upper bounds (m,) of the score length that clips (m,) may cut off unnoticed."""
         beyond = self.slow.beyond(clips)
         if self.reach is None:
             return beyond
-        within = self.scores.within(self.reach.first, clips)
-        return np.maximum(beyond, self.reach.most(clips, *within))
+        return np.maximum(beyond, self.reach.most(clips))
 
 
 def layers(
-    blocks: Iterable[tuple[Floats, Floats, Floats, Floats | None]],
+    blocks: SomeBlocks[RowSizes],
     rows: int,
     z: float,
     random: RandomSource,
@@ -175,6 +170,10 @@ def layers(
     of any row.
     """
     lengths, sizes = _ends(LENGTHS, longest), _ends(SIZES, reach)
+    if FIRST < last < lengths[-1]:
+        apart = np.abs(np.log(lengths / last)) > NEAR_BY
+        apart[[0, -1]] = True
+        lengths = np.union1d(lengths[apart], last)
     kinds = [lengths, CURVES, sizes**2][: 3 if scaled else 2]
     counts = [len(ends) - 1 for ends in kinds]
     far = reaches.part_of(last, rows, z)
@@ -182,19 +181,18 @@ def layers(
         np.full(count, math.sqrt((1.0 - far) * share / count))
         for count, share in zip(counts, PARTS, strict=False)
     ]
-    flat = np.concatenate((*weights, [math.sqrt(far)] if far else []))
+    if far:  # noise of what all layers hold together is then least: by their widths
+        near, behind = np.clip(lengths, FIRST, last), np.clip(lengths, last, BEHIND * last)
+        wide = np.diff(near) + BEHIND_PART * np.diff(behind)
+        weights[0] = np.sqrt(weights[0] ** 2 + far * wide / wide.sum())
+    flat = np.concatenate(weights)
     size = float(np.linalg.norm(flat))
 
-    def vectors() -> Iterator[Block]:
-        for *values, counted in blocks:
-            parts = [filled(v, ends) for v, ends in zip(values, kinds, strict=False)]
-            parts += [reaches.filled(values[0], last)[None]] if far else []
-            yield Block(flat[:, None] * np.concatenate(parts), (), (), np.zeros(0), counted)
-
+    vectors = each(partial(_in_layers, flat, kinds), blocks)
     caps = Caps(0.5 * size, 1.0, 1.0, 1.0, (1.0, 0.0, 0.0, 0.0))
-    sums = release(vectors(), len(flat), rows, caps, z, random, gaps=gaps)
+    sums = release(vectors, len(flat), rows, caps, z, random, gaps=gaps)
     part, sds = sums.score / flat / sums.rows + 0.5, sums.sds[0] / flat / sums.rows
-    edges = np.cumsum(counts)  # what is behind the last one is no layer
+    edges = np.cumsum(counts)[:-1]
     kinds_of_layers = list(zip(np.split(part, edges), kinds, np.split(sds, edges), strict=False))
     scores, slow = (
         _cleared(*kinds_of_layers[0], (DECAY, least)) for least in (LEAST_DECAY, SLOWEST_DECAY)
@@ -202,12 +200,21 @@ def layers(
     curves = _cleared(*kinds_of_layers[1], (0.5 * DECAY, 0.5 * LEAST_DECAY))  # measured in squares
     squares = (SQUARES_DECAY, 0.5 * SLOWEST_DECAY)
     tails = _cleared(*kinds_of_layers[2], squares, longest=True) if scaled else None
-    ends = Reach(reaches.FIRST, last, float(part[-1]), float(sds[-1])) if far else None
+    seen, _, noise = kinds_of_layers[0]
+    ends = Reach(lengths, last, seen, noise) if far else None
     return RowLayers(scores, slow, curves, tails, sums.rows, ends)
 
 
+def _in_layers(flat: Floats, kinds: Sequence[Floats], rows: RowSizes) -> Block:
+    """Return one block's filling of the layers. flat: weights. kinds: ends of each kind."""
+    lengths, curvatures, squares, counted = rows
+    values = lengths, curvatures, squares
+    parts = [filled(v, ends) for v, ends in zip(values, kinds, strict=False)]
+    return Block(flat[:, None] * np.concatenate(parts), (), (), np.zeros(0), counted)
+
+
 def _ends(usual: Floats, reach: float) -> Floats:
-    """Return the ends of layers of what is no larger than `reach`."""
+    """Return the layer bounds of sizes of at most `reach`."""
     first = min(float(usual[0]), NEAREST * reach)
     inner = [end for end in usual.tolist() if first < end < LAST * reach]
     last = [reach] if reach < float(usual[-1]) else []
@@ -217,7 +224,7 @@ def _ends(usual: Floats, reach: float) -> Floats:
 def _cleared(
     part: Floats, ends: Floats, sds: Floats, powers: tuple[float, float], *, longest: bool = False
 ) -> Layers:
-    """Return layers as they are taken to be: means and sds, given what was seen of them.
+    """Return the layers estimated from noisy ones: means and sds.
 
     A layer holds anything from nothing to what that below it does. Where noise hides it, no more
     than so much less as lengths are larger: than the one before is taken to do, with an sd, or,
@@ -250,7 +257,7 @@ def _cleared(
 
 
 def _falling(part: Floats, sds: Floats) -> tuple[Floats, Floats]:
-    """Return what was seen (k,) so that no layer is fuller than that below it, and its sds (k,).
+    """Return noisy layers (k,) made nonincreasing outwards, and their sds (k,).
 
     By isotonic regression: layers that noise puts in the wrong order are told together.
     """
@@ -266,7 +273,7 @@ def _falling(part: Floats, sds: Floats) -> tuple[Floats, Floats]:
 
 
 def _visible(part: Floats, ends: Floats) -> float:
-    """Return the power by which layers (k,) fall, where they are seen, as far out as they are.
+    """Return the estimated power law of the tail, from layers (k,) that exceed their noise.
 
     ends: (k + 1,) and more. Between the last layer and that at a third of its length; infinite
     where there are no two.
@@ -279,7 +286,7 @@ def _visible(part: Floats, ends: Floats) -> float:
 
 
 def _fall(ends: Floats, power: float) -> float:
-    """Return the mean of x^-power over the second of two layers (3,), over that of the first."""
+    """Return the ratio of two adjacent layers (3 bounds) under a power law x^-power."""
     powers = ends ** (1.0 - power)
     below, above = -np.diff(powers) / np.diff(ends)
     return float(above / below)
@@ -287,7 +294,7 @@ def _fall(ends: Floats, power: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Clips:
-    """What rows are clipped to, in mean lengths of a row's score and in sds of a residual.
+    """The clips of rows, in mean score lengths and in residual sds.
 
     size: number of coefficients. parts: of an event, see Caps. length: of scores. left: sd of what
     that leaves out of a coefficient's score, a row's; unseen: what it may leave out where tails go
@@ -310,18 +317,18 @@ class Clips:
     minus: bool = False
 
     def caps(self) -> Caps:
-        """Return what one row may add to the sums."""
+        """Return the caps on what one row may add to the sums."""
         score, curve = self.length * math.sqrt(self.size), self.most * self.size
         minus = MINUS_PART * curve if self.minus else 0.0
         return Caps(score, curve, score * score, self.cut**2, self.parts, minus)
 
     def whole(self, sums: Sums) -> Sums:
-        """Return sums with what cut curvatures leave out, the same in every direction."""
+        """Return sums with the curvature that clips cut off, added evenly to all directions."""
         more = sums.rows * self.curve * np.eye(self.size)
         return replace(sums, curvature=sums.curvature + more)
 
     def rescaled(self, tau: float) -> "Clips":
-        """Return the clips of the same residuals where their scale is tau times as large."""
+        """Return the clips for a residual scale that is tau times as large."""
         square = tau**2
         return replace(
             self,
@@ -337,7 +344,7 @@ class Clips:
         )
 
     def scale(self, sums: Sums) -> tuple[float, float, float]:
-        """Return the scale of residuals over that which was taken, and two sds of its log.
+        """Return the residual scale over the assumed one, and two sds of its log.
 
         By noise, and by what is not known of the tail, which two iterates have in common.
         """
@@ -348,7 +355,7 @@ class Clips:
         return math.sqrt(mean), 0.5 * noise / mean, 0.5 * self.more_sd / mean
 
     def spread(self, tau: float) -> float:
-        """Return the variance of the log of a scale by one row, given the scale."""
+        """Return the variance of the log scale estimated from one row at scale tau."""
         whole = INNER_FOURTH + self.fourth / tau**4
         return 0.25 * (max(whole, NORMAL_FOURTH) - 1.0)
 
@@ -356,7 +363,7 @@ class Clips:
 def _best(
     variance: Floats, unseen: Floats, own: float = 1.0, most_wider: float = MOST_WIDER
 ) -> int:
-    """Return which clip to take. Both (m,), of a coefficient in units of its posterior's variance.
+    """Return the index of the best clip. variance, unseen: (m,), in posterior variances.
 
     own: variance of a row's score in these, more than 1 where responses vary more than the model
     says. That with the least variance; a wider one where what may be unseen would make the result
@@ -379,7 +386,7 @@ def choose(
     least: float = 0.0,
     alike: bool = False,
 ) -> Clips:
-    """Return the clips by which noise and what is left out are least together.
+    """Return the clips at which noise and clipping bias together are least.
 
     size: number of coefficients. pooled: noise multiplier of both near iterates together.
     quadratic: whether the likelihood is. minus: whether rows' curvatures may be below zero. least:
@@ -389,11 +396,12 @@ def choose(
     square = SQUARE if layers.squares is not None else 0.0
     blur = math.sqrt(2.0) * size * pooled / layers.rows * math.sqrt(2.0 * size)
     beyond = layers.curves.beyond(TRIED_CURVES)
-    curve, k = min(max((USUAL_CURVE * blur / CURVE_NOISE) ** 2, LEAST_CURVE), MOST_CURVE), 0
+    usual_noise, worst_noise = CURVE_NOISE if quadratic else CURVE_NOISE_BENT
+    curve, k = min(max((USUAL_CURVE * blur / usual_noise) ** 2, LEAST_CURVE), MOST_CURVE), 0
     for _ in range(2):  # a cap that lies farther out asks for a larger part, and that for its cap
         cost = (0.5 * blur / math.sqrt(curve) * TRIED_CURVES) ** 2 + (CUT_WEIGHT * beyond) ** 2
         k = int(np.argmin(cost))
-        curve = min(max((TRIED_CURVES[k] * blur / WORST_CURVE_NOISE) ** 2, curve), MOST_CURVE)
+        curve = min(max((TRIED_CURVES[k] * blur / worst_noise) ** 2, curve), MOST_CURVE)
     most, lost = float(TRIED_CURVES[k]), float(beyond[k])
     parts = (1.0 - square - curve - VARIANCE, curve, VARIANCE, square)
     each = 2.0 * math.sqrt(size / (layers.rows * parts[0])) * pooled

@@ -1,20 +1,22 @@
-"""Rows of a design as a release passes over them: from memory, or computed anew at every pass."""
+"""The rows of a design, in memory or computed again at every pass."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.families.target import Floats
-from dpmcmc.inputs.streamed import AnyRows, in_blocks
+from dpmcmc.inputs.blocks import Blocks, Steps, summed
+from dpmcmc.inputs.streamed import AnyRows, summed_rows
 
 # covariates and responses, 128 MiB of them, that are computed once and held
 HELD_NUMBERS = 2**24
 
 
 def is_held(rows: int, width: int) -> bool:
-    """Return whether so many rows and covariates are computed once, and not at every pass."""
+    """Return whether rows and covariates are few enough to be kept in memory."""
     return rows * (width + 1) <= HELD_NUMBERS
 
 
@@ -46,8 +48,12 @@ class HeldRows:
         """Whether rows may be left out."""
         return self.counted is not None
 
-    def blocks(self, size: int) -> Iterator["HeldRows"]:
-        """Yield the rows in blocks of this many, the last one of what is left. One pass."""
+    def blocks(self, size: int) -> "Blocks[HeldRows]":
+        """Return the rows in blocks of `size`, the last one shorter."""
+        return Blocks(lambda change: summed(self._each(size), change))
+
+    def _each(self, size: int) -> Iterator["HeldRows"]:
+        """Yield the blocks of `size` rows."""
         for start in range(0, self.rows, size):
             here = slice(start, start + size)
             counted = None if self.counted is None else self.counted[here]
@@ -55,13 +61,13 @@ class HeldRows:
             yield HeldRows(self.x[:, here], self.y[here], counted, cells)
 
     def answering(self, change: Callable[[Floats], Floats]) -> "HeldRows":
-        """Return the rows with other responses. change: of the responses of any rows."""
+        """Return the rows with transformed responses. change: maps responses to responses."""
         return replace(self, y=change(self.y))
 
 
 @dataclass(frozen=True, slots=True)
 class PassedRows:
-    """Rows that are read and computed anew at each pass. See HeldRows.
+    """Rows that are read again and computed at each pass. See HeldRows.
 
     source: where they lie. names: of the columns that are read. build: of a table of some of them.
     """
@@ -77,17 +83,21 @@ class PassedRows:
         """Number of rows."""
         return self.source.rows
 
-    def blocks(self, size: int) -> Iterator[HeldRows]:
-        """Yield the rows in blocks of this many, the last one of what is left. One pass.
+    def blocks(self, size: int) -> Blocks[HeldRows]:
+        """Return the rows in blocks of this many, the last one of what is left.
 
-        Raises as the source does, before whoever adds them up has drawn noise.
+        A sum raises as the source does, before whoever asks for it has drawn noise.
         """
-        for table in in_blocks(self.source.parts(self.names), size):
-            yield self.build(table)
+        return Blocks(partial(summed_rows, self.source, self.names, size), Steps((self.build,)))
 
     def answering(self, change: Callable[[Floats], Floats]) -> "PassedRows":
-        """Return the rows with other responses. change: of the responses of any rows."""
-        return replace(self, build=lambda table: self.build(table).answering(change))
+        """Return the rows with transformed responses. change: maps responses to responses."""
+        return replace(self, build=Steps((self.build, partial(_answering, change))))
+
+
+def _answering(change: Callable[[Floats], Floats], rows: HeldRows) -> HeldRows:
+    """Return one block of rows with transformed responses."""
+    return rows.answering(change)
 
 
 DesignRows = HeldRows | PassedRows

@@ -53,7 +53,7 @@ SMALLEST_DIVISOR = 1e-200
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a round released. place: (d,); place + root @ u are positions; all else is by u.
+    """Released numbers of a round. place: (d,); positions are place + root @ u; the rest by u.
 
     score: (d,) of the log likelihood; noise: (d, d), a root of the covariance of its noise. slope:
     (d, d), minus that of the score. slope_sd: of the noise of its diagonal; off it sqrt(2) smaller.
@@ -68,19 +68,19 @@ class Look:
 
     @property
     def edge(self) -> float:
-        """About the largest eigenvalue of the slope's noise."""
+        """Return about the largest eigenvalue of the slope's noise."""
         return math.sqrt(2.0 * len(self.score)) * self.slope_sd
 
 
 def raised(matrix: Floats, least: float) -> Floats:
-    """Return B, B^T matrix B = 1, with eigenvalues below `least` raised to it."""
+    """Return B with B^T matrix B = I, eigenvalues below `least` raised to it."""
     values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
     values = np.maximum(values, max(least, 1e-12 * float(np.abs(values).max()), SMALLEST_DIVISOR))
     return np.asarray(vectors / np.sqrt(values))
 
 
 def _solved(matrix: Floats, right: Floats) -> Floats:
-    """Return the solution of matrix @ x = right; the least one where noise made rows the same."""
+    """Return x with matrix @ x = right; the least-norm solution where matrix is singular."""
     try:
         return np.asarray(np.linalg.solve(matrix, right))
     except np.linalg.LinAlgError:
@@ -88,7 +88,7 @@ def _solved(matrix: Floats, right: Floats) -> Floats:
 
 
 def pooled(first: Look, last: Look, weight: float, most: Floats | None = None) -> "Variational":
-    """Return what is stored of two looks with the same coordinates and the same noise.
+    """Return the stored release: two rounds with the same coordinates and noise, pooled.
 
     most: (d,), no slope of all rows by positions is larger than this diagonal; None where that is
     not known. Of few rows noise is, and would pass for what they say.
@@ -122,7 +122,7 @@ def pooled(first: Look, last: Look, weight: float, most: Floats | None = None) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Variational:
-    """A stored release. place, root, score, slope, slope_sd: see Look, of both looks together.
+    """A stored release. place, root, score, slope, slope_sd: see Look, of both rounds pooled.
 
     noise: (d, d), covariance of the score's noise. weight: rows times tempering. jump: difference
     of the looks, squared, over the most that noise explains, or the square of the step between
@@ -143,13 +143,13 @@ class Variational:
     mean_slope: float = 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return lists and numbers that JSON holds."""
+        """Return the record as lists and numbers that JSON can hold."""
         held = {field.name: getattr(self, field.name) for field in fields(self)}
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in held.items()}
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> "Variational":
-        """Return what to_dict made this of."""
+        """Return the release that to_dict wrote."""
         read: dict[str, Any] = {
             k: np.array(v, np.float64) if isinstance(v, list) else v for k, v in stored.items()
         }
@@ -165,10 +165,11 @@ class Variational:
 
     def posterior(self, mean: Floats, precision: Floats, _: RandomSource) -> Normal:
         """Return the posterior under independent normal priors. mean, precision: (d,)."""
-        return self.given(mean, precision)
+        return self.normal_posterior(mean, precision)
 
-    def given(self, mean: Floats, precision: Floats) -> Normal:
-        """Return the same, which nothing random is in.
+    def normal_posterior(self, mean: Floats, precision: Floats) -> Normal:
+        """Return the posterior under normal priors, deterministically. mean, precision: (d,).
+        (d,).
 
         The score is N(slope @ (mode - place), slope + noise) over rows and noise, see the proof.
         """
@@ -188,7 +189,7 @@ class Variational:
 
 
 def judge(release: Variational, _: tuple[Floats, Floats] | None) -> Judged:
-    """Judge a release by its own numbers: free."""
+    """Return the verdict, from released numbers alone: free of privacy cost."""
     values, vectors = np.linalg.eigh(release.slope)
     safe = np.maximum(values, max(release.edge, SMALLEST_DIVISOR))
     step = (vectors.T @ release.score) / safe
@@ -201,7 +202,7 @@ def judge(release: Variational, _: tuple[Floats, Floats] | None) -> Judged:
         return Judged(False, share, sentence, "place")
     least = min(MAX_SLOPE_NOISE * float(np.median(values)), float(values[0]))
     if release.edge > least:
-        sentence = "with this budget the curvature does not stand out of the noise"
+        sentence = "with this budget the noise hides the curvature"
         more = release.edge / least if least > 0.0 else None
         return Judged(False, share, sentence, "noise", more)
     if release.longest > 1.0:
@@ -234,7 +235,7 @@ LEAST_PART = 0.15  # of the guessed slope, that all rounds together do
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Opened rows, and public facts.
+    """Opened rows with the public facts that `publish` needs.
 
     precision: (d, d) that is guessed of the posterior. start: (d,) where the fit begins. family:
     none where it is not known. scaled: whether the last position is the log of a residual scale.
@@ -250,7 +251,7 @@ class Opened:
 
 
 def opened(design: Design, spec: JobSpec, table: Table) -> Opened:
-    """Return what `publish` reads."""
+    """Return the opened rows and public facts that `publish` reads."""
     model = MODELS[spec.model.family]
     form = model.form(design, spec)
     target = model.target(design, spec, table, 1)
@@ -266,7 +267,7 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Opened:
 
 
 def _most(rows: Opened, max_row_norm: float, weight: float, position: Floats) -> Floats | None:
-    """Return (d,) what no slope of all rows is larger than, by positions; None if not known.
+    """Return upper bounds (d,) of the slope of all rows, by positions; None if not known.
 
     Twice what blocks of a linear model are: what is between them vanishes at the mode alone.
     """
@@ -290,25 +291,26 @@ def event(options: DpViOptions, noise_multiplier: float, rows: int) -> Event:
 
 
 def _directions(options: DpViOptions) -> int:
+    """Return the number of directions around the mean at which gradients are released."""
     if options.num_directions is None:
         raise ValueError("the number of directions must be known")
     return options.num_directions
 
 
 def _rounds(options: DpViOptions, noise_multiplier: float) -> list[float]:
-    """Return the noise multipliers of rounds, the last two of them near the mode."""
+    """Return the noise multipliers of the rounds, the last two of them near the mode."""
     far = options.num_far or NUM_FAR
     shares = [FAR / far] * far + [0.5 * (1.0 - FAR)] * 2
     return [noise_multiplier / math.sqrt(SAFE * share) for share in shares]
 
 
 def _multipliers(z: float, directions: int) -> tuple[float, float]:
-    """Return those of the gradient at the mean and of each around it, of a round."""
+    """Return a round's noise multipliers: of the gradient at the mean, and of each around it."""
     return z / math.sqrt(1.0 - AROUND), z * math.sqrt(2.0 * directions / AROUND)
 
 
 def settle(options: DpViOptions, facts: Facts, noise_multiplier: float) -> DpViOptions:
-    """Return options with nothing left open but the numbers of draws. Raises SpecError."""
+    """Return the options with every field filled in but the numbers of draws. Raises SpecError."""
     d, rows = len(facts.prior), facts.assumptions.rows
     if rows >= MOST_ROWS or d > MOST_COEFFICIENTS:
         raise SpecError("/sampler/algorithm", "dp_vi is for fewer rows or coefficients")
@@ -330,14 +332,14 @@ def settle(options: DpViOptions, facts: Facts, noise_multiplier: float) -> DpViO
 
 
 def _each(options: DpViOptions, facts: Facts, noise_multiplier: float) -> float:
-    """Return the noise of both last scores, in posterior sds, for a clip of one length."""
+    """Return the noise of both last scores, in posterior sds, at a clip of one mean length."""
     z = _multipliers(_rounds(options, noise_multiplier)[-1], 1)[0] / math.sqrt(2.0)
     d, known = len(facts.prior), facts.assumptions
     return 2.0 * z * math.sqrt(d * known.tempering / known.rows)
 
 
 def sd_inflation(options: DpViOptions, facts: Facts, noise_multiplier: float) -> Floats:
-    """Return (d,) expected sds of the draws over those of the posterior given the rows."""
+    """Return the inflation (d,) of the sd by noise: expected sd of draws over the posterior's."""
     precision = facts.assumptions.guess.precision
     noise = _each(options, facts, noise_multiplier) * (options.gradient_clip or 1.0)
     extra = BLUNT * noise**2
@@ -348,7 +350,7 @@ def sd_inflation(options: DpViOptions, facts: Facts, noise_multiplier: float) ->
 
 
 def poor(options: DpViOptions, facts: Facts, noise_multiplier: float) -> bool:
-    """Return whether slopes of far rounds are not expected to stand out of their noise."""
+    """Return whether slopes of far rounds are expected to stay below their noise."""
     d, known = len(facts.prior), facts.assumptions
     off = _multipliers(_rounds(options, noise_multiplier)[0], d)[1]
     each = 2.0 * off * (options.gradient_clip or 1.0) * math.sqrt(d) / known.rows
@@ -386,7 +388,7 @@ def publish(
 
 
 def _mean_slope(rows: Opened, stored: Variational, max_row_norm: float) -> float:
-    """Return p (1 - p) of a logistic model averaged over rows, as the released slope has it.
+    """Return the mean of p (1 - p) over rows of a logistic model, from the released slope.
 
     That of the intercept; without one, what there is at least.
     """
@@ -400,7 +402,7 @@ def _mean_slope(rows: Opened, stored: Variational, max_row_norm: float) -> float
 
 
 class _Fit:
-    """q: N(place, root root^T / weight). All decisions are of released numbers."""
+    """The fit N(place, root root^T / weight), decided by released numbers alone."""
 
     def __init__(self, rows: Opened, options: DpViOptions, random: RandomSource) -> None:
         self._target, self._random = rows.target, random
@@ -413,7 +415,7 @@ class _Fit:
         self._opened, self._last_clip = rows, math.inf
 
     def longest(self, max_row_norm: float) -> float:
-        """Return the longest gradient that a row may have here over the clip of the last round.
+        """Return the longest possible row gradient here, over the clip of the last round.
 
         By declared bounds; 0 where they are not known.
         """
@@ -434,7 +436,7 @@ class _Fit:
         return math.hypot(longest * residual * scale, of_scale) / self._last_clip
 
     def far(self, z: float) -> None:
-        """Release a round, move, and change to coordinates in which q is round."""
+        """Release a round's gradients, step, and change to coordinates in which q is round."""
         evaluation = self.look(z)
         self.move(evaluation)
         edge = max(evaluation.edge / self.weight, FLATTEST)
@@ -443,13 +445,13 @@ class _Fit:
         self._root, self._wide = self._root @ raised(values, edge), NARROWER * self._wide
 
     def settle(self) -> None:
-        """From now on look as closely around the mean as noise allows."""
+        """Use, from now on, the smallest distance around the mean that noise allows."""
         self._wide = 0.0
 
     def look(self, z: float) -> Look:
-        """Release the gradients of a round. Privacy: Gaussian(z)."""
+        """Release the gradients of one round. Privacy: Gaussian(z)."""
         at, off = _multipliers(z, self._d)
-        self._back, factor = self._target.spread(self._root / math.sqrt(self.weight))
+        self._back, factor = self._target.use_coordinates(self._root / math.sqrt(self.weight))
         clip = self._clip * factor * float(np.linalg.norm(np.linalg.inv(self._root)))
         self._last_clip = clip
         loud = 2.0 * clip * self._target.tempering * self._back @ self._root
@@ -466,7 +468,7 @@ class _Fit:
         return Look(self.place, self._root, score, at * loud.T, slope, slope_sd / away)
 
     def _released(self, positions: Floats, clip: float, z: float) -> Floats:
-        """Release the scores (k, d) at places (k, d), by the root. Privacy: Gaussian(z) for each.
+        """Release scores (k, d) at positions (k, d), by the root. Privacy: Gaussian(z) for each.
 
         Proof: docs/proofs/gaussian_release.md, sections 1 and 2.
         """
@@ -475,7 +477,7 @@ class _Fit:
         return np.asarray(noisy @ self._back @ self._root)
 
     def _precision(self, evaluation: Look) -> Floats:
-        """Return that of q after a step of length RATE: weight * 1 before."""
+        """Return the precision of q after a step of length RATE, relative to before."""
         slope = shrunk(evaluation.slope, evaluation.slope_sd)[0]
         seen = slope + self._root.T @ (self.prior[1][:, None] * self._root)
         return np.asarray(RATE * seen + (1.0 - RATE) * self.weight * np.eye(self._d))
@@ -494,12 +496,12 @@ class _Fit:
 
 
 def unchanged(model: ModelSpec) -> ModelSpec:
-    """Return the model: its own coordinates do."""
+    """Return the model unchanged: the release uses its own coordinates."""
     return model
 
 
 def passes(options: DpViOptions, dimension: int) -> int:
-    """Return how often the rows are read: once for each gradient."""
+    """Return the number of passes over the rows: one for each gradient."""
     return ((options.num_far or NUM_FAR) + 2) * (2 * (options.num_directions or dimension) + 1)
 
 

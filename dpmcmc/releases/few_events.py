@@ -1,4 +1,4 @@
-"""Groups of rows in which a response hardly varies: their likelihood is not quadratic.
+"""Groups of rows with a nearly constant response, where the likelihood is not quadratic.
 
 Where all rows of a category have the same response, or counts of 0, its coefficient has a
 likelihood that is flat on one side. A quadratic of it, released at a place that a Newton path
@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
+from scipy.special import expit
 
 from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families import ordinal
+from dpmcmc.families.hurdle_poisson import positive_moments
 from dpmcmc.families.moments import second_moments
 from dpmcmc.families.multinomial import probabilities
 from dpmcmc.families.scores.base import NODES, TINY, WEIGHTS
@@ -43,19 +45,22 @@ MOST_NAMED = 3
 # in a category, an sd below the posterior mean: of fewer noise may hide that there are none
 LEAST_EVENTS, LOWER_SDS = 20.0, 1.0
 CLEAR_SDS = 5.0  # of noise, that the released sum of a category's events is to stand out by
+ZEROS = -1  # in place of the number of a category: that a count is 0
 STEP = 2.0  # times a last step, whose end a tangent tells the less the longer it is
 _Product = tuple[frozenset[Factor], frozenset[tuple[str, int]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How expected responses follow from predictors.
+    """How the expected response depends on the predictor.
 
     counts: whether by an exponential; else predictors are log odds against the first category.
     steepest: largest slope of a row's score. shift: middle of what offsets add. usual: middle of
     what weights can be. of_times: whether predictors are of the log of a time, whose log is behind
     them, and shift is the log of a time: hazards then add up to the exponential of what is left.
-    ordered: whether coefficients are cuts between ordered categories, and slopes.
+    ordered: whether coefficients are cuts between ordered categories, and slopes. hurdle: whether
+    they are of counts above 0, and then of the log odds of a zero. above: (d,) these log odds, of a
+    link of the counts above 0 alone.
     """
 
     counts: bool
@@ -64,11 +69,13 @@ class Link:
     usual: float = 1.0
     of_times: bool = False
     ordered: bool = False
+    hurdle: bool = False
+    above: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows by weights that are not negative: weight @ x of a row x, of those with inside @ x = 1.
+    """A group of rows: those with inside @ x = 1, weighted by weight @ x, not negative.
 
     weight, inside: (d,). name: in words.
     """
@@ -79,7 +86,7 @@ class Group:
 
 
 class _Cells:
-    """Products of numbers and of indicators of categories, as sums of a design's columns."""
+    """Products of numbers and category indicators, as linear combinations of design columns."""
 
     def __init__(self, design: Design) -> None:
         self._design, self._known = design, dict[_Product, int]()
@@ -97,7 +104,7 @@ class _Cells:
     def column(
         self, numbers: frozenset[Factor], codes: frozenset[tuple[str, int]]
     ) -> Floats | None:
-        """Return (d,) whose product with a row is that of these numbers and indicators, or None.
+        """Return (d,) whose product with a row is that of the factors; None if there is none.
 
         An indicator without a column is 1 less those of the other categories.
         """
@@ -118,8 +125,7 @@ class _Cells:
 
 
 def groups_of(design: Design) -> tuple[Group, ...]:
-    """Return all rows, those of every category and combination that has coefficients, and the rows
-    at either end of every number."""
+    """Return the groups: all rows, each category with coefficients, each number's two ends."""
     cells, groups = _Cells(design), dict[tuple[bytes, bytes], Group]()
     for term in [(), *design.terms]:
         numbers = frozenset(factor for factor in term if factor.code is None)
@@ -172,7 +178,7 @@ class Posterior:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A quadratic expansion of the likelihood around a position, by the coefficients.
+    """A quadratic expansion of the log likelihood around coefficients `place`.
 
     curvature: (p, p). second, covariance: (d, d), of x; the covariance is 0 without an intercept.
     rows: how many there are; None where second is only a guess, from which no curvature is
@@ -187,7 +193,7 @@ class Expansion:
 
 
 def expansion_of(release: Quadratic | Variational, design: Design, link: Link) -> Expansion:
-    """Return the expansion that a release holds."""
+    """Return the quadratic expansion that a release contains."""
     back = np.linalg.inv(release.root)
     if isinstance(release, Variational):
         slope = even(back.T @ release.slope @ back)
@@ -203,7 +209,7 @@ def expansion_of(release: Quadratic | Variational, design: Design, link: Link) -
 def by_hazards(
     expansion: Expansion, link: Link, posterior: Posterior
 ) -> tuple[Expansion, Link, Posterior]:
-    """Return all three by coefficients of the log of a hazard, given the scale of logs of times."""
+    """Return all three for coefficients of the log hazard, given the scale of log times."""
     times, covariance = slice(0, len(expansion.second)), posterior.covariance
     sd = math.exp(float(np.clip(posterior.mean[-1], -LARGEST_PREDICTOR, LARGEST_PREDICTOR)))
     there = replace(
@@ -215,8 +221,16 @@ def by_hazards(
     return there, replace(link, shift=link.shift / sd), given
 
 
+def without_scale(expansion: Expansion, posterior: Posterior) -> tuple[Expansion, Posterior]:
+    """Return both without the log shape parameter that follows the coefficients."""
+    own = slice(0, len(expansion.second))
+    curvature = expansion.curvature[own, own]
+    there = replace(expansion, place=expansion.place[own], curvature=curvature)
+    return there, Posterior(posterior.mean[own], posterior.covariance[own, own])
+
+
 def normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -> Posterior | None:
-    """Return the posterior under a normal prior (p,); None where arithmetic does not survive it."""
+    """Return the posterior under a normal prior (p,); None if the matrices are singular."""
     try:
         with np.errstate(all="ignore"):
             posterior = _normal(release, mean, precision)
@@ -227,11 +241,11 @@ def normal(release: Quadratic | Variational, mean: Floats, precision: Floats) ->
 
 
 def _normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -> Posterior:
-    """Return the same. Raises LinAlgError."""
+    """Return the posterior under a normal prior (p,). Raises LinAlgError."""
     p = len(release.place)
     mean, precision = mean[:p], precision[:p]
     if isinstance(release, Variational):
-        posterior = release.given(mean, precision)
+        posterior = release.normal_posterior(mean, precision)
         return Posterior(posterior.mean, posterior.root @ posterior.root.T)
     power = release.tempering * release.part
     score, noise = quadratic.agreed(release)
@@ -250,7 +264,7 @@ def _normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -
 def changes(
     expansion: Expansion, groups: Iterable[Group], link: Link, posterior: Posterior
 ) -> list[tuple[float, Group, int, bool]]:
-    """Return (change, group, response, whether it is a rare one) of each group and response.
+    """Return (change of the log curvature, group, response, whether it is rare), for each.
 
     change: of the log of a slope within an sd of the group's predictor and its last step. response:
     0 for the reference, or counts. A curvature that is larger than one expects at the place is so
@@ -259,6 +273,8 @@ def changes(
     d, p = len(expansion.second), len(expansion.place)
     if link.ordered:
         return _ordered_changes(expansion, groups, posterior)
+    if link.hurdle:
+        return _hurdle_changes(expansion, groups, posterior)
     curvature = expansion.curvature.reshape(p // d, d, p // d, d)
     positions, step = expansion.place.reshape(-1, d), posterior.mean - expansion.place
     changes = []
@@ -280,6 +296,8 @@ def changes(
                     slope = float(
                         WEIGHTS @ [_slope(node, response, link)[1] for node in nodes[:, None]]
                     )
+                if link.above is not None:
+                    slope *= float(expit(-link.above @ row))
                 expected = expansion.rows * size * size / square * slope
                 ratio = max(1.0, curve / max(expected, TINY))
             change = ratio * _curved(at, math.hypot(sd, STEP * float(way @ step)), link)
@@ -287,8 +305,24 @@ def changes(
     return changes
 
 
+def _hurdle_changes(
+    expansion: Expansion, groups: Iterable[Group], posterior: Posterior
+) -> list[tuple[float, Group, int, bool]]:
+    """Return the same for counts above 0, and for zeros, whose response is ZEROS."""
+    d, listed, changed = len(expansion.second), list(groups), []
+    parts = (Link(True, above=expansion.place[d:]), 0), (Link(False), ZEROS)
+    for k, (link, response) in enumerate(parts):
+        own = slice(k * d, (k + 1) * d)
+        curvature = expansion.curvature[own, own]
+        there = replace(expansion, place=expansion.place[own], curvature=curvature)
+        known = Posterior(posterior.mean[own], posterior.covariance[own, own])
+        found = changes(there, listed, link, known)
+        changed += [(change, group, response, rare) for change, group, _, rare in found]
+    return changed
+
+
 def _mean_row(expansion: Expansion, group: Group) -> tuple[Floats, float, float] | None:
-    """Return (mean row (d,), mean weight, mean squared weight) of a group.
+    """Return mean row (d,), mean weight and mean squared weight of a group; None if empty.
 
     None where its rows are so many that they are no group of their own.
     """
@@ -306,7 +340,7 @@ def _mean_row(expansion: Expansion, group: Group) -> tuple[Floats, float, float]
 def _ordered_changes(
     expansion: Expansion, groups: Iterable[Group], posterior: Posterior
 ) -> list[tuple[float, Group, int, bool]]:
-    """Return the same of ordered categories, whose slopes are those of all cuts.
+    """Return the same for ordered categories, whose slopes all cut points share.
 
     Of a group by the information about a common shift of its predictors, which vanishes where all
     of its rows are in the first or the last category; of all rows also of every category, by the
@@ -325,6 +359,7 @@ def _ordered_changes(
         frequent = ordinal.probabilities(eta)[:, 0]
 
         def change_of(way: Floats) -> float:
+            """Return the posterior sd along a direction, combined with the last step's size."""
             sd = math.sqrt(max(float(way @ posterior.covariance @ way), 0.0))
             return math.hypot(sd, STEP * float(way @ step))
 
@@ -360,7 +395,7 @@ def _ordered_changes(
 
 
 def _spread(covariance: Floats, group: Group, place: Floats) -> float:
-    """Return about the sd of the predictor (d,) over a group's rows.
+    """Return about the sd of the predictor over a group's rows.
 
     That over all rows, less what a row's weight says of it.
     """
@@ -387,7 +422,9 @@ def _contrasts(eta: Floats, seen: Floats, link: Link) -> list[tuple[int, Floats,
 
 
 def _slope(eta: Floats, response: int, link: Link) -> tuple[float, float]:
-    """Return (log odds, or log of the mean count; slope of a row) of a response at predictors."""
+    """Return a response's log odds or log mean count, and a row's slope, at predictors."""
+    if link.above is not None:
+        return float(eta[0]), float(positive_moments(eta)[1][0])
     if link.counts:
         mean = math.exp(float(eta[0]))
         return float(eta[0]), mean / (1.0 + mean / link.steepest)
@@ -398,9 +435,11 @@ def _slope(eta: Floats, response: int, link: Link) -> tuple[float, float]:
 
 
 def _curved(at: float, change: float, link: Link) -> float:
-    """Return the largest change of the log of a slope within this change of a predictor."""
+    """Return the largest change of a row's log slope within this change of its predictor."""
     ends = np.array([at - change, at, at + change])
-    if link.counts:
+    if link.above is not None:
+        logs = np.log(np.maximum(positive_moments(ends)[1], TINY))[None]
+    elif link.counts:
         bend = np.log1p(np.exp(np.minimum(ends, LARGEST_PREDICTOR)) / link.steepest)
         logs = np.stack((ends - bend, ends - 2.0 * bend))  # as expected, and of counts as they are
     else:
@@ -409,7 +448,7 @@ def _curved(at: float, change: float, link: Link) -> float:
 
 
 def _is_rate(release: Quadratic | Variational, group: Group, link: Link) -> bool:
-    """Whether the likelihood of a group's coefficient is that of its rate, and no quadratic.
+    """Return whether the likelihood of a group's coefficient is that of a rate, not quadratic.
 
     So it is for counts of a category that has a column of the design (releases/categories.py).
     """
@@ -423,7 +462,7 @@ def _is_rate(release: Quadratic | Variational, group: Group, link: Link) -> bool
 
 
 def _stands_out(release: Quadratic | Variational, group: Group) -> bool:
-    """Whether the released sum of a group's events stands out of its noise.
+    """Return whether the released sum of a group's events exceeds its noise.
 
     The sum is the one expected at the place, which is the curvature along the group, and the score.
     """
@@ -437,7 +476,7 @@ def _stands_out(release: Quadratic | Variational, group: Group) -> bool:
 
 
 def _events_in(expansion: Expansion, group: Group, link: Link, posterior: Posterior) -> float:
-    """Return how many events rows of a group have at least, at their mean row."""
+    """Return a lower bound of the number of events in a group, at its mean row."""
     share = max(float(group.inside @ expansion.second @ group.inside), LEAST_SHARE)
     row = expansion.second @ group.inside / share
     sd = math.sqrt(max(float(row @ posterior.covariance @ row), 0.0))
@@ -449,7 +488,7 @@ def _events_in(expansion: Expansion, group: Group, link: Link, posterior: Poster
 def problems(
     release: Quadratic | Variational, design: Design, link: Link, posterior: Posterior | None
 ) -> tuple[str, ...]:
-    """Return what is wrong, and what would mend it, in one sentence; nothing where all is well.
+    """Return at most one sentence: which groups are nearly constant, and the remedy.
 
     posterior: see normal.
     """
@@ -459,6 +498,8 @@ def problems(
         expansion = expansion_of(release, design, link)
         if link.of_times:
             expansion, link, posterior = by_hazards(expansion, link, posterior)
+        elif isinstance(release, Quadratic) and release.apart:
+            expansion, posterior = without_scale(expansion, posterior)
         groups = groups_of(design)
         rates = {id(group) for group in groups if _is_rate(release, group, link)}
         counted_rates = {
@@ -493,11 +534,11 @@ def problems(
 
 
 def _events(design: Design, response: int, rare: bool) -> str:
-    """Return what hardly happens, in words. rare: whether it is that response, or all others."""
+    """Return the rare event in words. rare: whether it is that response, or all others."""
     if design.kind == "event" and design.beside is not None:
         return f"{design.beside.label}"
     if design.answer is None or isinstance(design.answer, NumberColumn):
-        return f"{design.response} above 0"
+        return f"{design.response} {'0' if response == ZEROS and rare else 'above 0'}"
     words = design.answer.categories
     if len(words) == 2:
         return f"{design.response} {words[1] if rare else words[0]}"

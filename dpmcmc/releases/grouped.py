@@ -1,4 +1,4 @@
-"""Steps at coefficients and groups together: how `noisy_quadratic` releases `y ~ x + (1 | ward)`.
+"""Joint Newton steps of coefficients and group effects, for models such as `y ~ x + (1 | ward)`.
 
 A first path finds coefficients and their coordinates without groups. Each joint step then releases
 the score and the arrow-shaped curvature of coefficients and groups at one place. The first ones
@@ -7,8 +7,8 @@ facts and of released numbers. Proof: docs/proofs/noisy_quadratic.md, section 7.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from dpmcmc.mechanisms.arrow_sums import ArrowBlock, ArrowCaps, ArrowSums, relea
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import newton_path
-from dpmcmc.releases.design_rows import DesignRows
-from dpmcmc.releases.grouped_posterior import Arrow, Part
+from dpmcmc.releases.design_rows import DesignRows, HeldRows
+from dpmcmc.releases.grouped_posterior import Arrow, Curve, Part
 
 BLOCK_ROWS = 8192
 # parts of mu^2: of the path without groups, of the joint steps that find the place, of the last
@@ -47,16 +47,21 @@ LEAST_WEIGHT, MOST_WEIGHT = 0.02, 50.0  # of a row's usual slope, times that at 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Groups of opened rows. count: of them. prior_sd: of their sd, half normal."""
+    """Groups of opened rows. count: of them. prior_sds: of the sds of their effects, half normal.
+
+    slope: number of the coefficient that differs by group, 0 for none. related: whether both
+    effects of a group may hang together.
+    """
 
     count: int
-    prior_sd: float
+    prior_sds: tuple[float, ...]
+    slope: int = 0
+    related: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """What a path without groups released: coefficients (d,), their curvature (d, d) of all rows,
-    the scale of residuals and the number of rows."""
+    """The result of the path without groups: coefficients (d,), curvature (d, d), scale, rows."""
 
     place: Floats
     curvature: Floats
@@ -66,7 +71,7 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class GroupedRows:
-    """Opened rows. data: of them, with cells, and covariates that are 1 in the first row.
+    """Opened rows of a grouped model, with their group codes and public facts.
 
     fixed: whether the scale of residuals is known. prior: mean and precision of coefficients, (d,).
     """
@@ -80,24 +85,23 @@ class GroupedRows:
 
 
 def usual_steps(cells: int, rows: int, noise_multiplier: float) -> int:
-    """Return the number of joint steps before the last, from public facts."""
+    """Return the number of joint steps before the last, from public facts alone."""
     return MANY_STEPS if rows / noise_multiplier**2 / cells > GENEROUS else FEW_STEPS
 
 
-def hidden(cells: int, rows: int, z: float, link: str) -> bool:
+def hidden(cells: int, rows: int, z: float, link: str, effects: int) -> bool:
     """Return whether a group of usual size is expected not to stand out of the noise.
 
-    z: noise multiplier of all of a job. link: of the family.
+    z: noise multiplier of all of a job. link: of the family. effects: of each group.
     """
-    noise = (
-        2.0 * FAR_CLIP * math.sqrt((1.0 + OWN) / OWN) * z / math.sqrt(LAST_SHARE * LAST_PARTS[0])
-    )
+    long = math.sqrt((1.0 + OWN) / OWN * effects)
+    noise = 2.0 * FAR_CLIP * long * z / math.sqrt(LAST_SHARE * LAST_PARTS[0])
     each = rows / cells
     return USUAL_SDS[link] ** 2 * each**2 / (each + noise**2) < 1.0
 
 
 def multipliers(z: float, steps: int) -> tuple[float, float, float]:
-    """Return noise multipliers: of the first path, of each step before the last, and of that."""
+    """Return noise multipliers: of the first path, of each earlier step, and of the last."""
     margin = newton_path.ROUNDING_MARGIN
     parts = FIRST_SHARE, FAR_SHARE / steps, LAST_SHARE
     first, far, last = (z / math.sqrt(margin * part) for part in parts)
@@ -105,7 +109,7 @@ def multipliers(z: float, steps: int) -> tuple[float, float, float]:
 
 
 def event(z: float, first: Event, steps: int) -> Event:
-    """Return all that happens to rows. first: the event of the path at its noise multiplier.
+    """Return the event of the whole release. first: event of the path at its noise multiplier.
 
     Proof: docs/proofs/noisy_quadratic.md, section 7.
     """
@@ -115,11 +119,12 @@ def event(z: float, first: Event, steps: int) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a joint step is made, and in which coordinates.
+    """Where a joint step is evaluated, and its coordinates.
 
-    coefficients: (d,). effects: (g,). root: (d, d): coefficients are moved by root @ u. unit: root
-    of the usual slope of a row. scale: of residuals. spread: (g,) posterior sds of the predictor of
-    a usual row of each group, over which slopes and means are averaged; 0 where nothing is known.
+    coefficients: (d,). effects: (k, g), of the first k numbers of root^T x times unit, which are 1
+    and the covariate t of slopes. root: (d, d): coefficients are moved by root @ u. unit: root of
+    the usual slope of a row. scale: of residuals. spread: (g,) posterior sds of the predictor of a
+    usual row of each group, over which slopes and means are averaged; 0 where nothing is known.
     """
 
     coefficients: Floats
@@ -131,61 +136,69 @@ class Place:
 
     @property
     def own(self) -> float:
-        """What a row has in the place of its cell."""
-        return math.sqrt(OWN * len(self.coefficients)) / self.unit
+        """What a row has in each place of its cell, for each unit of 1 and t."""
+        return math.sqrt(OWN * len(self.coefficients) / len(self.effects)) / self.unit
 
     @property
     def length(self) -> float:
-        """The root of the mean square of rows' scores, about."""
+        """Return about the root mean square length of rows' scores."""
         return math.sqrt(len(self.coefficients) * (1.0 + OWN))
 
 
-def begun(first: First, cells: int, slope: float) -> Place:
+def begun(first: First, groups: Groups, slope: float) -> Place:
     """Return where joint steps begin. slope: of a row where nothing is known of it.
 
-    Covariates are measured from their means, weighted by slopes, and made round.
+    Covariates are measured from their means, weighted by slopes, and made round; the one that has
+    slopes by group comes first.
     """
-    d = len(first.place)
+    d, j = len(first.place), groups.slope
     curve = first.curvature / first.rows
     usual = float(np.clip(curve[0, 0], LEAST_WEIGHT * slope, MOST_WEIGHT * slope))
     root = np.zeros((d, d))
     root[0, 0] = usual**-0.5
     if d > 1:
         means = curve[0, 1:] / usual
-        values, vectors = np.linalg.eigh(curve[1:, 1:] - usual * np.outer(means, means))
+        apart = curve[1:, 1:] - usual * np.outer(means, means)
+        values, vectors = np.linalg.eigh(apart)
         values = np.maximum(values, max(1e-3 * float(values[-1]), 1e-9 * usual))
         half = vectors / np.sqrt(values)
+        if j:  # a rotation of round coordinates is round
+            way = np.sqrt(values) * vectors[j - 1]
+            half = half @ np.linalg.qr(np.column_stack((way, np.eye(d - 1))))[0][:, : d - 1]
+            half[:, 0] = np.eye(d - 1)[j - 1] / np.linalg.norm(way)
         root[1:, 1:], root[0, 1:] = half, -means @ half
-    none = np.zeros(cells)
-    return Place(first.place, none, root, usual**0.5, first.scale, none)
+    effects = np.zeros((2 if j else 1, groups.count))
+    return Place(first.place, effects, root, usual**0.5, first.scale, np.zeros(groups.count))
 
 
 def _cut_of(rows: float, z: float) -> float:
-    """Return where residuals are cut, in sds. z: noise multiplier of their mean square."""
+    """Return the clip of residuals, in sds. z: noise multiplier of their mean square."""
     square = SQUARE_NOISE * rows / (math.sqrt(2.0) * z)
     return min(max(math.sqrt(square), LEAST_CUT), MOST_CUT)
 
 
-def _blocks(rows: GroupedRows, place: Place, cut: float) -> Iterator[ArrowBlock]:
-    """Yield the rows as a joint step sees them."""
-    for block in rows.data.blocks(BLOCK_ROWS):
-        x, cells, ones = block.x, block.cells, np.ones(block.rows)
-        if cells is None:
-            raise ValueError("these rows have no groups")
-        counted = ones if block.counted is None else block.counted
-        group = np.maximum(cells, 0)
-        eta = place.coefficients @ x + place.effects[group]
-        asked = Evaluation(eta[None], ones, place.spread[group], UNCUT, UNCUT, place.scale, cut)
-        terms = rows.family.terms(block.y, asked)
-        yield ArrowBlock(
-            covariates=place.root.T @ x,
-            cells=cells,
-            own=place.own,
-            psi=terms.psi[0],
-            slope=terms.root[0, 0] ** 2,
-            square=terms.square,
-            counted=counted,
-        )
+def _block(family: Family, place: Place, cut: float, rows: HeldRows) -> ArrowBlock:
+    """Return one block's statistics for a joint step."""
+    x, cells, ones = rows.x, rows.cells, np.ones(rows.rows)
+    if cells is None:
+        raise ValueError("these rows have no groups")
+    counted = ones if rows.counted is None else rows.counted
+    group = np.maximum(cells, 0)
+    covariates = place.root.T @ x
+    seen = covariates[: len(place.effects)] * place.unit
+    seen[0] = 1.0
+    eta = place.coefficients @ x + (place.effects[:, group] * seen).sum(axis=0)
+    asked = Evaluation(eta[None], ones, place.spread[group], UNCUT, UNCUT, place.scale, cut)
+    terms = family.terms(rows.y, asked)
+    return ArrowBlock(
+        covariates=covariates,
+        cells=cells,
+        own=place.own * seen,
+        psi=terms.psi[0],
+        slope=terms.root[0, 0] ** 2,
+        square=terms.square,
+        counted=counted,
+    )
 
 
 def _joint_step(
@@ -198,7 +211,7 @@ def _joint_step(
     last: bool,
 ) -> ArrowSums:
     """Return what one joint step releases. Privacy: Gaussian(z)."""
-    d, cells = len(place.coefficients), rows.groups.count
+    d, (each, cells) = len(place.coefficients), place.effects.shape
     parts = list(LAST_PARTS if last else FAR_PARTS)
     if not rows.data.gaps:
         parts[4] = 0.0
@@ -214,14 +227,15 @@ def _joint_step(
         lengths=np.zeros(0) if last else LENGTHS * place.length,
         shares=(shares[0], shares[1], shares[2], shares[3], shares[4]),
     )
-    sums = release(_blocks(rows, place, cut), (d, cells), n, caps, z, random)
+    blocks = rows.data.blocks(BLOCK_ROWS).map(partial(_block, rows.family, place, cut))
+    sums = release(blocks, (d, cells, each), n, caps, z, random)
     if not rows.data.gaps:
         return replace(sums, rows=float(n))
     return replace(sums, rows=min(max(sums.rows, 4.0 * sums.rows_sd, 1.0), float(n)))
 
 
 def _cut(sums: ArrowSums) -> Floats:
-    """Return (k,) what clips at LENGTHS leave out of a mean row, in mean lengths, by counts.
+    """Return (k,) what clips at LENGTHS cut off a mean row's score, in mean lengths.
 
     A count that noise hides is held to how scores' tails usually fall.
     """
@@ -242,7 +256,7 @@ def _cut(sums: ArrowSums) -> Floats:
 
 
 def _chosen(sums: ArrowSums, z: float, d: int) -> tuple[float, float]:
-    """Return the clip of the last step, and what it leaves out of a mean row, in mean lengths.
+    """Return the clip of the last step, and what it cuts off, in mean lengths.
 
     The least sum of the squares of noise and of what may be lost. z: of its scores.
     """
@@ -259,7 +273,7 @@ def _stored(
     left: float,
     z: float,
 ) -> Arrow:
-    """Return a step as it is stored. left: of a mean row's score, in mean lengths."""
+    """Return the record stored of a step. left: score cut off a mean row, in mean lengths."""
     d, own, double = len(place.coefficients), place.own, math.sqrt(2.0)
     curve, scaled = sums.curvature_sd, rows.family.quadratic and not rows.fixed
     sds = (sums.score_sd, sums.score_sd / own, curve, curve / (double * own), curve / own**2)
@@ -267,7 +281,7 @@ def _stored(
     told = sums.square_sd > 0.0
     return Arrow(
         place=place.coefficients,
-        effects=place.effects,
+        effects=place.effects.ravel(),
         root=place.root,
         score=sums.score,
         cell_score=sums.cell_score / own,
@@ -289,31 +303,34 @@ def _stored(
         scaled=scaled,
         spread=told,
         quadratic=rows.family.quadratic,
-        prior_sd=rows.groups.prior_sd,
+        prior_sd=rows.groups.prior_sds[0],
         df=0.0,
         noise_multiplier=z,
         tempering=rows.tempering,
+        slope=rows.groups.slope,
+        slope_sd=rows.groups.prior_sds[-1],
+        related=rows.groups.related,
     )
 
 
 def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
-    """Return where the next step is made: the posterior mean by this one, prior and noise known."""
+    """Return the next expansion point: the posterior mean given this step, prior and noise."""
     d = len(place.coefficients)
     times = arrow.dispersion(*rows.prior)
     if not arrow.scaled:
         times = max(times, 1.0)
     part = Part.of(arrow, arrow.curvatures(1, None)[0], times, *rows.prior)
-    step, covariance = part.moments(part.middle_sd())
-    spread = np.zeros(len(place.effects))
+    step, wide = part.moments(part.middle())
+    spread = np.zeros(rows.groups.count)
     if not rows.family.quadratic:
         step[d:] = np.clip(step[d:], -LARGEST_MOVE, LARGEST_MOVE)
         change = float(np.linalg.norm(step[:d])) / place.unit  # of predictors
         step[:d] *= min(1.0, LARGEST_MOVE / max(change, 1e-12))
-        spread = _spread(covariance, d, arrow.unit)
+        spread = _predictor_sds(wide, arrow.unit)
     moved = replace(
         place,
         coefficients=place.coefficients + place.root @ step[:d],
-        effects=place.effects + step[d:],
+        effects=place.effects + step[d:].reshape(place.effects.shape),
         spread=spread,
     )
     if not arrow.scaled:
@@ -324,14 +341,17 @@ def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
     )
 
 
-def _spread(covariance: Floats, d: int, unit: float) -> Floats:
-    """Return (g,) posterior sds of the predictor of a usual row of each group.
+def _predictor_sds(covariance: Curve, unit: float) -> Floats:
+    """Return posterior sds (g,) of the predictor of a usual row of each group.
 
     Of the error of a step's posterior mean, at which the next one is: what is not linear in it
     would else move coefficients.
     """
-    variances = np.diag(covariance)[d:] + covariance[0, 0] / unit**2
-    variances = variances + 2.0 * covariance[0, d:] / unit
+    k, _, g = covariance.cells.shape
+    variances = np.zeros(g)
+    for j in range(k):  # 1 and t, whose mean is 0 and whose mean square is 1
+        variances += covariance.cells[j, j] + covariance.whole[j, j] / unit**2
+        variances += 2.0 * covariance.border[j, j * g : (j + 1) * g] / unit
     return np.asarray(np.clip(np.sqrt(np.maximum(variances, 0.0)), LEAST_SPREAD, MOST_SPREAD))
 
 
@@ -343,12 +363,12 @@ def released(
     z: float,
     random: RandomSource,
 ) -> Arrow:
-    """Return what is stored of all joint steps. Never raises on rows.
+    """Return the record stored of all joint steps. Never raises on rows.
 
     Privacy: that of `event` but the first path, which released `first`. slope: see begun.
     """
     _, far, last = multipliers(z, steps)
-    place = begun(first, rows.groups.count, slope)
+    place = begun(first, rows.groups, slope)
     clip, left = FAR_CLIP, 0.0
     for _ in range(steps):
         sums = _joint_step(rows, place, FAR_CLIP, far, random, last=False)

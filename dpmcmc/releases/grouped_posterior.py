@@ -1,8 +1,8 @@
 """The stored release of a grouped model: an arrow-shaped noisy quadratic, and its posteriors.
 
 A prior of groups' effects with a common sd is a prior: everything here follows from released
-numbers and public facts, at no cost. Source of the marginal posterior of the sd and of the shrunken
-effects given it: Gelman et al. 2013, Bayesian Data Analysis, section 5.4.
+numbers and public facts, at no cost. Source of the shrunken effects given that sd: Gelman et al.
+2013, Bayesian Data Analysis, section 5.4.
 """
 
 import math
@@ -15,12 +15,21 @@ from scipy.special import log_ndtr, ndtri
 
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases.base import Fault, Judged
+from dpmcmc.releases.laws import (
+    Laws,
+    Prior,
+    by_blocks,
+    inverse,
+    laws_near,
+    laws_of_one,
+    log_sizes,
+    roots,
+)
 
 Floats = NDArray[np.float64]
 # curvatures that draws are mixed over: of few coefficients, and at least
 MIXTURE, LEAST_MIXTURE, MANY = 400, 40, 20
-GRID = 120  # sds of effects that are tried
-LEAST_SD, MOST_SD, MOST_SD_OF_T = 1e-3, 5.0, 60.0  # of them, over the prior's scale
+LEAST_KEPT = 1e-9  # of a precision, for what rounding makes less
 FLAT, LEAST_NOISE = 1e-4, 1e-3  # part of the rows' curvature; variance of a score's noise
 PARTS = 200  # of the mixture of coefficients
 LEAST_LEFT = 0.05  # of a mean square, what is left when distances are taken off
@@ -36,21 +45,30 @@ LEAST_WIDE, WIDER = 0.1, 1.7
 LEAST_ROWS, LEAST_SDS, HIDDEN_SDS, SIZES = 0.3, 0.05, 6.0, 200
 CLEAR = 2.0  # sds of noise, by which a group's rows are seen
 LEAST_SEEN = 3  # groups that stand out, or nothing is told of how much groups differ
+# of a slope's covariate, variance within groups over that of all: at least, at most, and of a group
+LEAST_SPREAD, MOST_SPREAD, LEAST_WITHIN = 0.05, 20.0, 0.1
+NO_LIKELIHOOD = -1e300  # its logarithm, so that the prior decides where there is none at all
+AT_ONCE = 4_000_000  # numbers that are held of several laws of effects
 
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """A stored release. d coefficients, g groups. Positions are as those of a linear predictor.
+    """A stored release with d coefficients and g groups, of an arrow-shaped curvature.
 
-    place: (d,) coefficients, effects: (g,): where rows were evaluated. root: (d, d), coefficients
-    are place + root @ u. score, cell_score: (d,) by u, (g,). curvature: (d, d), border: (d, g),
-    cell_curvature: (g,). sds: of the noise of these five, in this order. unit: of the first u, as
+    A group has one effect, or k = 2 where a slope differs as well: effects of rows whose (1, t) is
+    the first k of root^T x times unit, t a covariate. All that have these are (k g,), first the g
+    effects of 1. place: (d,) coefficients, effects: (k g,): where rows were evaluated. root: (d,
+    d), coefficients are place + root @ u. score, cell_score: (d,) by u, (k g,). curvature: (d, d),
+    border: (d, k g), cell_curvature: (g,), or (3 g,) of pairs of effects. sds: of the noise of
+    these five, in this order. unit: of the first u, as
     the intercept is that times it. left: sds of what clips leave out of a number of score and of
     cell_score, the latter for one unit of cell_curvature. rows: how many. square, square_sd: mean
     squared residual over what is expected, which is 1 at `scale`. scaled: whether log_sigma is a
     parameter. spread: whether the square tells by how much scores vary more than expected.
     quadratic: whether the likelihood is. prior_sd: scale of the prior of the sd of effects; df:
-    degrees of freedom of the half t that it is, 0 for a half normal.
+    degrees of freedom of the half t that it is, 0 for a half normal. slope: number of the
+    coefficient that differs by group, 0 for none; slope_sd, slope_df: of the prior of the sd of its
+    effects. related: whether both effects of a group may hang together.
     """
 
     place: Floats
@@ -75,9 +93,13 @@ class Arrow:
     df: float
     noise_multiplier: float
     tempering: float = 1.0
+    slope: int = 0
+    slope_sd: float = 0.0
+    slope_df: float = 0.0
+    related: bool = True
 
     def to_dict(self) -> dict[str, Any]:
-        """Return lists and numbers that JSON holds."""
+        """Return the record as lists and numbers that JSON can hold."""
         held = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             name: value.tolist() if isinstance(value, np.ndarray) else value
@@ -86,7 +108,7 @@ class Arrow:
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> "Arrow":
-        """Return what to_dict made this of."""
+        """Return the release that to_dict wrote."""
         held: dict[str, Any] = {
             name: np.array(value, np.float64) if isinstance(value, list) else value
             for name, value in stored.items()
@@ -100,42 +122,96 @@ class Arrow:
     @property
     def size(self) -> tuple[int, int]:
         """Numbers of coefficients and of groups."""
-        return len(self.place), len(self.effects)
+        return len(self.place), len(self.effects) // self.each
 
     @property
-    def seen_cells(self) -> tuple[Floats, float]:
-        """Return the curvature of each group (g,) from both numbers that tell it, and its noise.
+    def each(self) -> int:
+        """Number of effects of a group."""
+        return 2 if self.slope else 1
 
-        The covariate that is 1 in all rows has the curvature of a group as its border.
+    @property
+    def turn(self) -> Floats:
+        """Return (k, k): effects by the columns of the design are this times those by (1, t)."""
+        kept = [0, self.slope][: self.each]
+        return np.asarray(self.unit * self.root[kept][:, : self.each])
+
+    @property
+    def prior(self) -> Prior:
+        """The prior of how much effects differ."""
+        scales = (self.prior_sd, self.slope_sd)[: self.each]
+        return Prior(scales, (self.df, self.slope_df)[: self.each], self.related)
+
+    def seen_cells(self, i: int = 0, j: int = 0) -> tuple[Floats, float]:
+        """Return a number of the curvature of each group (g,) from all that tell it, and its noise.
+
+        i, j: of effects, i <= j. The first k covariates have curvatures of groups as their border.
         """
-        both = np.array([self.cell_curvature, self.border[0] * self.unit])
-        sds = np.array([self.sds[4], self.sds[3] * self.unit])
-        weights = sds**-2.0 / (sds**-2.0).sum()
-        return weights @ both, float((sds**-2.0).sum() ** -0.5)
+        d, g = self.size
+        own = self.cell_curvature.reshape(-1, g)[i + j]  # of pairs (0, 0), (0, 1), (1, 1)
+        border = self.border.reshape(d, self.each, g) * self.unit
+        by_border = float(self.sds[3]) * self.unit
+        seen, sds = [own, border[i, j]], [float(self.sds[4]), by_border]
+        if i != j:
+            seen.append(border[j, i])
+            sds = [sds[0] / math.sqrt(2.0), by_border, by_border]
+        known = np.array(sds) ** -2.0
+        return known / known.sum() @ np.array(seen), float(known.sum() ** -0.5)
 
-    def curvatures(self, count: int, random: RandomSource | None) -> Floats:
-        """Return curvatures (count, d + g, d + g) that the released numbers may come from.
+    def curvatures(self, count: int, random: RandomSource | None) -> "list[Curve]":
+        """Return curvatures that the released numbers may come from; about their mean, where random
+        is None."""
+        d, k, g = len(self.place), self.each, self.size[1]
+        cells = self._cells(count, random)
+        borders = np.empty((count, d, k, g))
+        wholes = np.zeros((count, d, d))
+        borders[:, :k] = cells / self.unit
+        wholes[:, :k, :k] = cells.sum(axis=3) / self.unit**2
+        if d > k:
+            self._others(wholes, borders, cells, random)
+        return [
+            Curve(*each)
+            for each in zip(wholes, borders.reshape(count, d, k * g), cells, strict=True)
+        ]
 
-        Their mean, about, where random is None.
+    def _cells(self, count: int, random: RandomSource | None) -> Floats:
+        """Return curvatures of groups (count, k, k, g), of which each is positive.
+
+        Means of t within groups, and its variances there, are shrunk to those of all groups by how
+        much they are seen to differ.
         """
-        (d, g), seen = self.size, self.seen_cells[0]
-        cells = self._sizes(count, random)
-        whole = np.zeros((count, d + g, d + g))
-        own = np.arange(d, d + g)
-        whole[:, own, own] = cells
-        whole[:, 0, d:] = whole[:, d:, 0] = cells / self.unit
-        whole[:, 0, 0] = cells.sum(axis=1) / self.unit**2
-        if d > 1:
-            self._others(whole, cells, seen, random)
-        return whole
+        sizes = self._sizes(count, random)
+        if self.each == 1:
+            return sizes[:, None, None, :]
+        shape, rows = sizes.shape, self.seen_cells()[0]
+        known = max(float((rows**2).sum()), 1e-300)
+        across, noise = self.seen_cells(0, 1)
+        apart = max(float((across**2).sum()) - len(across) * noise**2, 0.0) / known
+        kept = _kept(sizes**2 * apart, noise)
+        across = kept * across
+        if random is not None:
+            across = across + np.sqrt(kept) * noise * random.normals(shape)
+        square, noise = self.seen_cells(1, 1)
+        apart = min(apart, MOST_SPREAD)
+        usual = float(square.sum() / sizes.mean(axis=0).sum()) - apart
+        usual = min(max(usual, LEAST_SPREAD), MOST_SPREAD)
+        moved = across**2 / sizes
+        away = square - moved - usual * sizes
+        middle = square - across.mean(axis=0) ** 2 / sizes.mean(axis=0) - usual * rows
+        wide = max(float((middle**2).sum()) - len(middle) * noise**2, 0.0) / known
+        kept = _kept(sizes**2 * wide, noise)
+        within = usual * sizes + kept * away
+        if random is not None:
+            within = within + np.sqrt(kept) * noise * random.normals(shape)
+        within = np.maximum(within, LEAST_WITHIN * usual * sizes)
+        return np.array([[sizes, across], [across, within + moved]]).transpose(2, 0, 1, 3)
 
     def _sizes(self, count: int, random: RandomSource | None) -> Floats:
-        """Return (count, g) curvatures of groups: their medians, about, where random is None.
+        """Return (count, g) curvatures of groups: about their medians where random is None.
 
         Sizes have a log normal prior with their own mean and variance, as far as noise lets see it:
         it decides where noise hides a group.
         """
-        seen, noise = self.seen_cells
+        seen, noise = self.seen_cells()
         usual = max(float(self.curvature[0, 0]) * self.unit**2, noise) / len(seen)
         apart = max(float(np.mean((seen - usual) ** 2)) - noise * noise, 0.0)
         wide = WIDER * max(math.log1p(apart / usual**2), LEAST_WIDE)
@@ -153,43 +229,50 @@ class Arrow:
         return cells
 
     def _others(
-        self, whole: Floats, cells: Floats, seen: Floats, random: RandomSource | None
+        self, whole: Floats, borders: Floats, cells: Floats, random: RandomSource | None
     ) -> None:
-        """Fill in what whole curvatures have of covariates beside the one that is 1.
+        """Fill in what whole curvatures have of covariates beside the first k.
 
-        Covariates of rows of a group have a mean of their own, so that no group's part is more than
-        its rows can have, and what is left within groups is positive.
+        Covariates of rows of a group have a line of their own in (1, t), so that no group's part is
+        more than its rows can have, and what is left within groups is positive.
         """
-        d, count = len(self.place), len(whole)
-        border, noise = self.border[1:], float(self.sds[3])
-        squares = np.maximum(((border**2) - noise * noise).sum(axis=1), 0.0)
-        apart = squares / max(float((seen**2).sum()), 1e-300)  # variances of means of groups
-        spread = cells[:, None, :] ** 2 * apart[:, None]
-        kept = spread / (spread + noise * noise)
-        means = kept * border
-        if random is not None:
-            means = means + np.sqrt(kept) * noise * random.normals(means.shape)
-        between = np.einsum("kjg,kig,kg->kji", means, means, 1.0 / cells)
-        within = np.repeat(self.curvature[None, 1:, 1:], count, axis=0)
+        d, k, count, noise = len(self.place), self.each, len(whole), float(self.sds[3])
+        seen = self.border.reshape(d, k, -1)[k:]
+        within = np.repeat(self.curvature[None, k:, k:], count, axis=0)
         if random is not None:
             blurred = random.normals(within.shape) * float(self.sds[2])
             within = within + 0.5 * (blurred + blurred.swapaxes(1, 2))
+        between = np.zeros(within.shape)
+        lean = cells[:, 0, -1] / cells[:, 0, 0]  # t beside 1, of each group; not used where k is 1
+        for j in range(k):
+            own, sizes, noises = seen[:, j][None], cells[:, 0, 0], np.full(1, noise)
+            if j:
+                own, noises = own - lean[:, None] * borders[:, k:, 0], noise * np.hypot(1.0, lean)
+                sizes = cells[:, 1, 1] - lean * cells[:, 0, 1]
+            noises = np.broadcast_to(noises, sizes.shape)[:, None]
+            squares = np.maximum((own**2 - noises**2).mean(axis=0).sum(axis=1), 0.0)
+            apart = squares / max(float((sizes**2).mean(axis=0).sum()), 1e-300)
+            kept = _kept(sizes[:, None] ** 2 * apart[:, None], noises)
+            moved = kept * own
+            if random is not None:
+                moved = moved + np.sqrt(kept) * noises * random.normals(moved.shape)
+            between = between + np.einsum("cjg,cig,cg->cji", moved, moved, 1.0 / sizes)
+            borders[:, k:, j] = moved + (lean[:, None] * borders[:, k:, 0] if j else 0.0)
         within = within - between
         values, vectors = np.linalg.eigh(0.5 * (within + within.swapaxes(1, 2)))
         values = np.maximum(values, FLAT * self.rows)
-        whole[:, 1:d, 1:d] = between + (vectors * values[:, None]) @ vectors.swapaxes(1, 2)
-        whole[:, 1:d, d:], whole[:, d:, 1:d] = means, means.swapaxes(1, 2)
-        first = means.sum(axis=2) / self.unit
-        whole[:, 0, 1:d] = whole[:, 1:d, 0] = first
+        whole[:, k:, k:] = between + (vectors * values[:, None]) @ vectors.swapaxes(1, 2)
+        across = borders[:, k:].sum(axis=3) / self.unit
+        whole[:, k:, :k], whole[:, :k, k:] = across, across.swapaxes(1, 2)
 
     def noise(self, cells: Floats) -> Floats:
-        """Return variances (d + g,) of scores beyond the rows' own. cells: (g,) curvature."""
+        """Return variances (d + k g,) of scores beyond the rows' own. cells: (k, k, g)."""
         first = np.full(len(self.place), self.sds[0] ** 2 + self.left[0] ** 2)
-        second = self.sds[1] ** 2 + (self.left[1] * cells) ** 2
+        second = self.sds[1] ** 2 + (self.left[1] * diagonal_of(cells)) ** 2
         return np.asarray(np.maximum(np.concatenate((first, second)), LEAST_NOISE))
 
     def dispersion(self, mean: Floats, precision: Floats) -> float:
-        """Return how many times as much as expected scores vary: 1 where that is not estimated.
+        """Return the dispersion, observed over expected variance of scores; 1 if not estimated.
 
         mean, precision: (d,) of the prior of coefficients.
         """
@@ -197,8 +280,8 @@ class Arrow:
             return 1.0
         curve = self.curvatures(1, None)[0]
         part = Part.of(self, curve, 1.0, mean, precision)
-        moved, covariance = part.moments(part.middle_sd())
-        explained = float(moved @ curve @ moved + np.einsum("ij,ij->", curve, covariance))
+        moved, spread = part.moments(part.middle())
+        explained = float(curve.of(moved)) + curve.against(spread)
         left, noise = self.square - explained / self.rows, max(self.square_sd, 1e-12)
         # the mean of what is positive and was seen through noise
         away = left / noise
@@ -208,122 +291,270 @@ class Arrow:
     def posterior(self, mean: Floats, precision: Floats, random: RandomSource) -> "GroupedMixture":
         """Return the posterior under normal priors of coefficients, (d,), or (d + 1,) with that of
         the log scale."""
-        d, g = self.size
-        count = int(min(max(MIXTURE * (MANY / (d + g)) ** 1.5, LEAST_MIXTURE), MIXTURE))
+        d, effects = len(self.place), len(self.effects)
+        count = int(min(max(MIXTURE * (MANY / (d + effects)) ** 1.5, LEAST_MIXTURE), MIXTURE))
         times = self.dispersion(mean[:d], precision[:d])
         if not self.scaled:
             times = max(times, 1.0)
+        prior = mean[:d], precision[:d]
+        laws = Part.of(self, self.curvatures(1, None)[0], times, *prior).laws
         parts = tuple(
-            Part.of(self, curve, times, mean[:d], precision[:d])
-            for curve in self.curvatures(count, random)
+            Part.of(self, curve, times, *prior, laws) for curve in self.curvatures(count, random)
         )
         last = (float(mean[d]), float(precision[d])) if self.scaled else None
         return GroupedMixture(self, parts, last, random)
 
 
+def _kept(spread: Floats, noise: Any) -> Floats:
+    """Return what is kept of numbers that noise hides. spread: their variances without it."""
+    return np.asarray(spread / (spread + noise**2))
+
+
+def diagonal_of(cells: Floats) -> Floats:
+    """Return (k g,) of blocks (k, k, g)."""
+    return np.asarray(np.einsum("iig->ig", cells).ravel())
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """An arrow-shaped matrix: of a curvature all entries, of a covariance those that are read.
+
+    whole: (d, d) of coefficients. border: (d, k g) of these and effects. cells: (k, k, g) of those
+    of each group.
+    """
+
+    whole: Floats
+    border: Floats
+    cells: Floats
+
+    @property
+    def diagonal(self) -> Floats:
+        """Return (d + k g,)."""
+        return np.concatenate((np.diag(self.whole), diagonal_of(self.cells)))
+
+    def of(self, moves: Floats) -> Any:
+        """Return (...,) what a quadratic with this curvature is at moves (..., d + k g)."""
+        d = len(self.whole)
+        first, last = moves[..., :d], moves[..., d:]
+        across = ((first @ self.border) * last).sum(axis=-1)
+        own = ((first @ self.whole) * first).sum(axis=-1)
+        return own + 2.0 * across + (by_blocks(self.cells, last) * last).sum(axis=-1)
+
+    def against(self, covariance: "Curve") -> float:
+        """Return the expected quadratic form over moves with this covariance."""
+        whole, border = (self.whole * covariance.whole).sum(), self.border * covariance.border
+        return float(whole + 2.0 * border.sum() + (self.cells * covariance.cells).sum())
+
+
+class Effects:
+    """Normals of effects (k g,) whose precision is diagonal by groups but for a few directions.
+
+    It is q + rows^T core rows, q (k, k, g), rows (r, k g), core (r, r) symmetric: a positive
+    matrix, though core need not be one.
+    """
+
+    def __init__(self, q: Floats, rows: Floats, core: Floats) -> None:
+        self._roots = roots(inverse(q))
+        ways, sizes = np.linalg.qr(self._back(rows).T)
+        values, turned = np.linalg.eigh(sizes @ core @ sizes.T)
+        self._ways = ways @ turned
+        self._kept = 1.0 / np.maximum(1.0 + values, LEAST_KEPT)
+
+    def _back(self, values: Floats) -> Floats:
+        """Return the transposed roots times values (..., k g)."""
+        return by_blocks(self._roots.swapaxes(0, 1), values)
+
+    def solved(self, pulled: Floats) -> Floats:
+        """Return (..., k g): covariance times pulled (..., k g)."""
+        own = self._back(pulled)
+        along = (own @ self._ways) * (self._kept - 1.0)
+        return by_blocks(self._roots, own + along @ self._ways.T)
+
+    def drawn(self, normals: Floats) -> Floats:
+        """Return draws (..., k g) around 0, of standard normals (..., k g)."""
+        along = (normals @ self._ways) * (np.sqrt(self._kept) - 1.0)
+        return by_blocks(self._roots, normals + along @ self._ways.T)
+
+    @property
+    def covariances(self) -> Floats:
+        """Return (k, k, g), of the effects of each group."""
+        k, _, g = self._roots.shape
+        ways = self._ways.reshape(k, g, -1)
+        inner = np.einsum("igr,jgr,r->ijg", ways, ways, self._kept - 1.0)
+        inner = inner + np.eye(k)[:, :, None]
+        if k == 1:
+            inner = np.maximum(inner, LEAST_KEPT)
+        return np.asarray(np.einsum("iag,abg,jbg->ijg", self._roots, inner, self._roots))
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The posterior given one curvature, with effects turned to where they are independent.
+    """The posterior given one curvature, stored in g d^2 numbers.
 
-    curve: (p, p). whole: (p, p), precision of coefficients u and effects by the likelihood. inner:
-    (d, d), that of u with their prior. pulled: (d,) and (g,), precision times means, of u and moves
-    of effects. values, vectors: of the precision of effects, coefficients left out; turned: (g,)
-    that times their mean. grid, weights: sds of effects and their probabilities.
+    Coefficients u and effects have the precision J (t J + S)^-1 J by the likelihood, J the
+    curvature, an arrow, and S diagonal: an arrow as well but for d directions. curve: J. first:
+    (d, d) and across: (d, k g) of it; inner: the former with the prior of coefficients. own: (k, k,
+    g) of effects but for tilted^T known tilted, (d, k g) and (d, d). pulled: (d,) and (k g,),
+    precision times means, of u and moves of effects. turned: (k g,), what is left of it where
+    coefficients are integrated out, for effects. laws, weights: of effects, by their sds, and their
+    probabilities.
     """
 
     arrow: Arrow
-    curve: Floats
-    whole: Floats
+    curve: Curve
+    first: Floats
+    across: Floats
     inner: Floats
+    own: Floats
+    tilted: Floats
+    known: Floats
     pulled: Floats
-    values: Floats
-    vectors: Floats
     turned: Floats
-    grid: Floats
+    laws: Laws
     weights: Floats
 
     @classmethod
     def of(
-        cls, arrow: Arrow, curve: Floats, times: float, mean: Floats, precision: Floats
+        cls,
+        arrow: Arrow,
+        curve: Curve,
+        times: float,
+        mean: Floats,
+        precision: Floats,
+        laws: Laws | None = None,
     ) -> "Part":
         """Return it. times: by how much scores vary more than the curvature says. mean, precision:
-        (d,) of coefficients."""
-        d = len(arrow.place)
-        covariance = times * curve + np.diag(arrow.noise(np.diag(curve)[d:]))
-        gain = np.linalg.solve(covariance, curve).T
-        whole = gain @ curve
-        whole = 0.5 * arrow.tempering * (whole + whole.T)
-        score = np.concatenate((arrow.score, arrow.cell_score))
-        pulled = arrow.tempering * (gain @ score)
+        (d,) of coefficients. laws: that are tried; those that this curvature tells, where None."""
+        d, power = len(arrow.place), arrow.tempering
+        noise, cells = arrow.noise(curve.cells), curve.cells
+        blurred = np.eye(arrow.each)[:, :, None] * noise[d:].reshape(arrow.each, 1, -1)
+        apart = inverse(times * cells + blurred)
+        scaled = by_blocks(apart, curve.border)
+        lean = times * scaled
+        schur = times * curve.whole + np.diag(noise[:d]) - times * lean @ curve.border.T
+        known: Floats = np.asarray(np.linalg.inv(0.5 * (schur + schur.T)), np.float64)
+        rest = curve.whole - curve.border @ lean.T
+        tilted = scaled * noise[d:]
+        first = scaled @ curve.border.T + rest @ known @ rest.T
+        across = by_blocks(cells, scaled) + rest @ known @ tilted
+        own = np.einsum("iag,abg,bjg->ijg", cells, apart, cells)
+        # J K^-1 score, K^-1 being diag(0, apart) and a part of rank d
+        seen = known @ (arrow.score - lean @ arrow.cell_score)
+        pulled = np.concatenate(
+            (
+                scaled @ arrow.cell_score + rest @ seen,
+                by_blocks(cells, by_blocks(apart, arrow.cell_score)) + seen @ tilted,
+            )
+        )
         prior = arrow.root.T @ (precision[:, None] * arrow.root)
-        inner = whole[:d, :d] + prior
+        inner = 0.5 * power * (first + first.T) + prior
+        pulled = power * pulled
         pulled[:d] += arrow.root.T @ (precision * (mean - arrow.place))
-        through = np.linalg.solve(inner, whole[:d, d:])
-        left = whole[d:, d:] - whole[d:, :d] @ through
-        values, vectors = np.linalg.eigh(0.5 * (left + left.T))
-        values = np.maximum(values, 0.0)
-        own = pulled[d:] - through.T @ pulled[:d] + left @ arrow.effects
-        turned = vectors.T @ own
-        grid, weights = _sds(arrow, values, turned)
-        return cls(arrow, curve, whole, inner, pulled, values, vectors, turned, grid, weights)
+        made = cls(
+            arrow, curve, power * first, power * across, inner, power * own, tilted,
+            power * known, pulled, pulled[d:], laws_of_one(arrow.prior), np.zeros(0),
+        )  # fmt: skip
+        moves: Floats = np.asarray(np.linalg.solve(inner, pulled[:d]), np.float64)
+        turned = made.pull_given(moves[None])[0]
+        turned = turned - made.across.T @ np.linalg.solve(inner, made.across @ arrow.effects)
+        made = replace(made, turned=turned)
+        if laws is None:
+            laws = made.laws if arrow.each == 1 else laws_near(arrow.prior, made.log_likelihoods)
+        weights = laws.weighed(made.log_likelihoods(laws.values))
+        return replace(made, laws=laws, weights=weights)
 
-    def middle_sd(self) -> float:
-        """Return the posterior mean of the sd of effects."""
-        return float(self.weights @ self.grid)
+    def pull_given(self, moves: Floats) -> Floats:
+        """Return (n, k g): precision times means of effects given moves of coefficients (n, d)."""
+        d, there = len(self.arrow.place), self.arrow.effects
+        whole = by_blocks(self.own, there) + (self.known @ (self.tilted @ there)) @ self.tilted
+        return np.asarray(self.pulled[d:] - moves @ self.across + whole)
 
-    def moments(self, sd: float) -> tuple[Floats, Floats]:
-        """Return mean (p,) of moves from where rows were evaluated, and covariance (p, p)."""
+    def _directions(self) -> tuple[Floats, Floats]:
+        """Return rows (2 d, k g) and core (2 d, 2 d): the precision of effects beside its diagonal,
+        coefficients integrated out."""
+        d = len(self.arrow.place)
+        core = np.zeros((2 * d, 2 * d))
+        core[:d, :d], core[d:, d:] = self.known, -np.linalg.inv(self.inner)
+        return np.concatenate((self.tilted, self.across)), core
+
+    def _held(self, laws: Floats) -> Floats:
+        """Return (n, k, k), precisions of effects by (1, t), of laws (n, h)."""
+        turn = self.arrow.turn
+        return np.asarray(turn.T @ self.arrow.prior.precisions(laws) @ turn)
+
+    def of_effects(self, law: Floats, *, coefficients: bool = False) -> Effects:
+        """Return effects' normals given their law (h,). coefficients: whether given these too."""
+        rows, core = (self.tilted, self.known) if coefficients else self._directions()
+        return Effects(self.own + self._held(law[None])[0][:, :, None], rows, core)
+
+    def log_likelihoods(self, laws: Floats) -> Floats:
+        """Return (n,) of laws of effects (n, h), effects and coefficients integrated out."""
+        each = max(AT_ONCE // self.own.size, 1)
+        parts = [self._logs(laws[k : k + each]) for k in range(0, len(laws), each)]
+        logs = np.concatenate(parts)  # answers that no rows give may leave none
+        return np.where(np.isfinite(logs), logs, NO_LIKELIHOOD)
+
+    def _logs(self, laws: Floats) -> Floats:
+        rows, core = self._directions()
+        (r, _), (k, _, g) = rows.shape, self.own.shape
+        held = self._held(laws)
+        variances = inverse(np.moveaxis(self.own + held[..., None], 0, 2))  # (k, k, n, g)
+        first, second = np.triu_indices(r)
+        apart = rows.reshape(r, k, g)
+        sums = np.zeros((len(laws), len(first)))
+        pulled = np.zeros((len(laws), k, g))
+        for i in range(k):
+            for j in range(k):
+                sums += variances[i, j] @ (apart[first, i] * apart[second, j]).T
+                pulled[:, i] += variances[i, j] * self.turned[j * g : (j + 1) * g]
+        where = np.zeros((r, r), np.int64)
+        where[first, second] = where[second, first] = np.arange(len(first))
+        inside = np.eye(r) + core @ sums[:, where]
+        flat = pulled.reshape(len(laws), -1)
+        across = flat @ rows.T
+        left = (across[:, None] @ np.linalg.solve(inside, core @ across[..., None]))[:, 0, 0]
+        sizes = log_sizes(variances).sum(axis=1)
+        sizes = sizes + g * np.linalg.slogdet(held)[1] - np.linalg.slogdet(inside)[1]
+        return np.asarray(0.5 * (flat @ self.turned - left + sizes))
+
+    def middle(self) -> Floats:
+        """Return the posterior mean (h,) of the law of effects."""
+        return np.asarray(self.weights @ self.laws.values)
+
+    def moments(self, law: Floats) -> tuple[Floats, Curve]:
+        """Return mean (d + k g,) of moves from where rows were evaluated, and what is read of their
+        covariance."""
         arrow, d = self.arrow, len(self.arrow.place)
-        known = sd * sd / (1.0 + sd * sd * self.values)
-        effects = self.vectors @ (known * self.turned) - arrow.effects
-        covariance = np.empty((len(self.whole), len(self.whole)))
-        covariance[d:, d:] = (self.vectors * known) @ self.vectors.T
+        normals = self.of_effects(law)
+        effects = normals.solved(self.turned) - arrow.effects
         back = np.linalg.inv(self.inner)
-        through = back @ self.whole[:d, d:]
-        covariance[:d, d:] = -through @ covariance[d:, d:]
-        covariance[d:, :d] = covariance[:d, d:].T
-        covariance[:d, :d] = back - covariance[:d, d:] @ through.T
+        through = back @ self.across
+        border = -normals.solved(through)
+        whole = back - border @ through.T
         first = back @ self.pulled[:d] - through @ effects
-        return np.concatenate((first, effects)), covariance
+        return np.concatenate((first, effects)), Curve(whole, border, normals.covariances)
 
     def draws(self, count: int, random: RandomSource) -> tuple[Floats, Floats, Floats]:
-        """Return moves of u (n, d), effects (n, g) and sds of effects (n,)."""
+        """Return moves of u (n, d), effects (n, k g) and their laws (n, h).
+
+        Effects are drawn given the middle of the step of the grid that their law is in.
+        """
         arrow, d = self.arrow, len(self.arrow.place)
-        sds = self.sds(count, random)
-        known = sds[:, None] ** 2 / (1.0 + sds[:, None] ** 2 * self.values)
-        turned = known * self.turned + np.sqrt(known) * random.normals(known.shape)
-        effects = turned @ self.vectors.T
+        at, laws = self.laws.drawn(self.weights, count, random)
+        effects = random.normals((count, len(arrow.effects)))
+        for k in np.unique(at):
+            normals, here = self.of_effects(self.laws.values[k]), at == k
+            effects[here] = normals.solved(self.turned) + normals.drawn(effects[here])
         back = np.linalg.inv(self.inner)
         root = np.linalg.cholesky(0.5 * (back + back.T))
-        middle = self.pulled[:d] - (effects - arrow.effects) @ self.whole[d:, :d]
+        middle = self.pulled[:d] - (effects - arrow.effects) @ self.across.T
         moves = middle @ back + random.normals((count, d)) @ root.T
-        return moves, effects, sds
-
-    def sds(self, count: int, random: RandomSource) -> Floats:
-        """Return draws (n,) of the sd of effects."""
-        ends = np.cumsum(self.weights)
-        uniforms = random.uniforms((count,)) * ends[-1]
-        at = np.minimum(np.searchsorted(ends, uniforms), len(self.grid) - 1)
-        step = self.grid[1] / self.grid[0]
-        return np.asarray(self.grid[at] * step ** (random.uniforms((count,)) - 0.5))
-
-
-def _sds(arrow: Arrow, values: Floats, turned: Floats) -> tuple[Floats, Floats]:
-    """Return sds of effects on a grid and their probabilities, effects integrated out."""
-    most = MOST_SD_OF_T if arrow.df else MOST_SD
-    grid = arrow.prior_sd * np.geomspace(LEAST_SD, most, GRID)
-    squares = grid[:, None] ** 2
-    wide = 1.0 + squares * values
-    logs = 0.5 * (squares * turned**2 / wide - np.log(wide)).sum(axis=1)
-    ratio = (grid / arrow.prior_sd) ** 2
-    logs -= 0.5 * (arrow.df + 1.0) * np.log1p(ratio / arrow.df) if arrow.df else 0.5 * ratio
-    weights = np.exp(logs - logs.max()) * grid  # even steps of the logarithm
-    return grid, np.asarray(weights / weights.sum())
+        return moves, effects, laws
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedMixture:
-    """A posterior. parts: one for each curvature. last: prior of the log scale, or None."""
+    """A posterior, an even mixture. parts: one for each drawn curvature."""
 
     release: Arrow
     of: tuple[Part, ...]
@@ -331,78 +562,76 @@ class GroupedMixture:
     random: RandomSource
 
     def parts(self) -> tuple[Floats, Floats]:
-        """Return (means (k, d), roots (k, d, d)) of coefficients, each given an sd of effects."""
+        """Return (means (k, d), roots (k, d, d)) of coefficients, each given a law of effects."""
         means, roots = [], []
-        for part, sd in self._each():
-            mean, covariance = part.moments(sd)
+        for part, law in self._each():
+            mean, spread = part.moments(law)
             d = len(self.release.place)
             means.append(self.release.place + self.release.root @ mean[:d])
-            half = np.linalg.cholesky(covariance[:d, :d])
+            half = np.linalg.cholesky(0.5 * (spread.whole + spread.whole.T))
             roots.append(self.release.root @ half)
         return np.array(means), np.array(roots)
 
-    def _each(self) -> list[tuple[Part, float]]:
-        """Return parts with sds of effects, evenly over their posterior: the same in each call."""
+    def _each(self) -> list[tuple[Part, Floats]]:
+        """Return parts with laws of effects, evenly over their posterior: the same in each call."""
         each = -(-PARTS // len(self.of))
         levels = (np.arange(each) + 0.5) / each
         return [
-            (part, float(sd))
+            (part, part.laws.values[int(k)])
             for part in self.of
-            for sd in np.interp(levels, np.cumsum(part.weights), part.grid)
+            for k in np.searchsorted(np.cumsum(part.weights[:-1]), levels)
         ]
 
     def draws(self, chains: int, length: int, random: RandomSource) -> Floats:
         """Return independent positions (chain, length, p): coefficients, perhaps the log scale, the
-        sd of effects and the effects."""
+        law of effects and the effects."""
         count = chains * length
         which = np.sort(random.integers(len(self.of), (count,)))
         out = []
         for k, part in enumerate(self.of):
             here = int((which == k).sum())
             if here:
-                moves, effects, sds = part.draws(here, random)
-                out.append(self._positions(part, moves, effects, sds, random))
+                moves, effects, laws = part.draws(here, random)
+                out.append(self._positions(part, moves, effects, laws, random))
         drawn = np.concatenate(out)[np.argsort(random.uniforms((count,)))]
         return drawn.reshape(chains, length, -1)
 
     def completed(self, coefficients: Floats, which: Any, random: RandomSource) -> Floats:
-        """Return positions (n, p) given coefficients (n, d) of the parts of `parts`."""
+        """Return positions (n, p), completing coefficients (n, d) of the parts of `parts`."""
         release, every = self.release, self._each()
         which, d = np.asarray(which), len(self.release.place)
         out: Floats | None = None
         moves = np.linalg.solve(release.root, (coefficients - release.place).T).T
         for k in np.unique(which):
-            (part, sd), here = every[int(k)], which == k
-            own = part.whole[d:, d:] + np.eye(len(part.values)) / sd**2
-            pulled = part.pulled[d:] - moves[here] @ part.whole[:d, d:]
-            pulled = pulled + part.whole[d:, d:] @ release.effects
-            back = np.linalg.inv(own)
-            half = np.linalg.cholesky(0.5 * (back + back.T))
-            effects = pulled @ back + random.normals(pulled.shape) @ half.T
-            sds = np.full(len(effects), sd)
-            rows = self._positions(part, moves[here], effects, sds, random)
+            (part, law), here = every[int(k)], which == k
+            given = part.of_effects(law, coefficients=True)
+            effects = given.solved(part.pull_given(moves[here]))
+            effects = effects + given.drawn(random.normals(effects.shape))
+            laws = np.repeat(law[None], len(effects), axis=0)
+            rows = self._positions(part, moves[here], effects, laws, random)
             out = np.empty((len(coefficients), rows.shape[1])) if out is None else out
             out[here] = rows
         return np.zeros((0, d)) if out is None else out
 
     def _positions(
-        self, part: Part, moves: Floats, effects: Floats, sds: Floats, random: RandomSource
+        self, part: Part, moves: Floats, effects: Floats, laws: Floats, random: RandomSource
     ) -> Floats:
-        """Return positions (n, p) of moves of u (n, d) and what goes with them."""
+        """Return positions (n, p) from moves of u (n, d), effects and sds."""
         release = self.release
         columns = [release.place + moves @ release.root.T]
         if self.last is not None:
             away = np.concatenate((moves, effects - release.effects), axis=1)
             columns.append(self._log_scales(part, away, random)[:, None])
-        return np.concatenate((*columns, sds[:, None], effects), axis=1)
+        turned = release.turn @ effects.reshape(len(effects), release.each, -1)
+        return np.concatenate((*columns, laws, turned.reshape(effects.shape)), axis=1)
 
     def _log_scales(self, part: Part, away: Floats, random: RandomSource) -> Floats:
-        """Return log scales (n,): of the mean square, what lies between here and there taken off.
+        """Return log scales (n,) from the mean square, minus what the move explains.
 
         away: (n, p) of where rows were evaluated.
         """
         release, (mean, precision) = self.release, self.last or (0.0, 1.0)
-        explained = np.einsum("np,np->n", away @ part.curve, away) / release.rows
+        explained = part.curve.of(away) / release.rows
         left = np.maximum(release.square - explained, max(LEAST_LEFT * release.square, 1e-12))
         logs = 0.5 * np.log(left) + math.log(release.scale)
         variance = 0.5 / release.rows + (0.5 * release.square_sd / float(left.mean())) ** 2
@@ -412,7 +641,7 @@ class GroupedMixture:
 
 
 def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judged:
-    """Judge a release by its own numbers: free. prior: of the job, or None: then it is flat."""
+    """Return the verdict, from released numbers alone. prior: of the job; flat where None."""
     d, g = arrow.size
     mean, precision = (arrow.place, np.full(d, 1e-12)) if prior is None else prior
     mean, precision = mean[:d], precision[:d]
@@ -420,17 +649,20 @@ def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judged:
     times = times if arrow.scaled else max(times, 1.0)
     curve = arrow.curvatures(1, None)[0]
     part = Part.of(arrow, curve, times, mean, precision)
-    sd = part.middle_sd()
-    step, covariance = part.moments(sd)
-    cells = np.diag(curve)[d:]
-    rows_own = times * np.diag(curve)
-    noise = arrow.noise(cells)
+    law = part.middle()
+    step, spread = part.moments(law)
+    rows_own = times * curve.diagonal
+    noise = arrow.noise(curve.cells)
     alone = replace(arrow, sds=0.0 * arrow.sds, left=0.0 * arrow.left)
-    without = Part.of(alone, curve, times, mean, precision).moments(sd)[1]
-    share = float(np.mean(1.0 - np.minimum(np.diag(without) / np.diag(covariance), 1.0)))
-    known = cells**2 / (times * cells + noise[d:])
-    seen, doubt = arrow.seen_cells
-    hidden = g - int(((known * sd * sd >= 1.0) & (seen >= CLEAR * doubt)).sum())
+    without = Part.of(alone, curve, times, mean, precision, part.laws).moments(law)[1]
+    share = float(np.mean(1.0 - np.minimum(without.diagonal / spread.diagonal, 1.0)))
+    turn = np.linalg.inv(arrow.turn)
+    differ = np.diag(turn @ np.linalg.inv(arrow.prior.precisions(law[None])[0]) @ turn.T)
+    cells = diagonal_of(curve.cells)
+    known = (cells**2 / (times * cells + noise[d:])).reshape(arrow.each, g)
+    stands = known * differ[:, None] >= 1.0
+    seen, doubt = arrow.seen_cells()
+    hidden = g - int((stands[0] & (seen >= CLEAR * doubt)).sum())
     remarks = ""
     if hidden:
         remarks = (
@@ -443,19 +675,23 @@ def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judged:
                 " a model without groups"
             )
     fault, sentence, more = _fault(arrow, curve, step, rows_own, g - hidden)
+    if arrow.slope and not stands[1].all():
+        flat = int((~stands[1]).sum())
+        also = f"slopes of {flat} of {g} groups are told by their prior more than by their rows"
+        remarks += f"; {also}" if remarks else also
     return Judged(not fault, share, sentence, fault, more, remarks)
 
 
 def _fault(
-    arrow: Arrow, curve: Floats, step: Floats, variances: Floats, seen: int
+    arrow: Arrow, curve: "Curve", step: Floats, variances: Floats, seen: int
 ) -> tuple[Fault, str, float | None]:
-    """Return what is wrong in one word and in words, and how many times less noise would mend it.
+    """Return the kind of problem, a sentence, and the noise precision factor that would mend it.
 
     step: (p,), from where rows were evaluated last. variances: (p,) of scores of rows. seen: groups
     that stand out of the noise.
     """
     d, g = arrow.size
-    change = math.sqrt(max(float(step @ curve @ step), 0.0) / arrow.rows)
+    change = math.sqrt(max(float(curve.of(step)), 0.0) / arrow.rows)
     if not arrow.quadratic and change > MAX_LAST_STEP:
         return "place", "the last Newton step was long: where the posterior is was not found", None
     blur = math.sqrt(2.0 * d) * float(arrow.sds[2]) / max(arrow.rows, 1.0)

@@ -7,22 +7,29 @@ Every decision here is a function of public facts and of released numbers.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpmcmc.families.scores.base import (
+    NODES,
     NONE,
     TINY,
     UNCUT,
+    WEIGHTS,
     Evaluation,
     Family,
     Floats,
     ScaleFamily,
+    ShapedFamily,
+    Terms,
     is_additive,
+    is_apart,
+    is_measured,
     is_skewed,
 )
 from dpmcmc.families.scores.given import (
@@ -36,14 +43,16 @@ from dpmcmc.families.scores.given import (
     slope_of,
 )
 from dpmcmc.formula import cuts
+from dpmcmc.inputs.blocks import Blocks
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Sums, release
+from dpmcmc.mechanisms.sums import Loops, Products, Vectors, array_of, loops_for
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import categories, ordered, reach, scales, whitening
+from dpmcmc.releases import categories, hurdles, ordered, reach, scales, whitening
 from dpmcmc.releases import shares as response_shares
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE
-from dpmcmc.releases.clips import Clips, choose, layers
-from dpmcmc.releases.design_rows import DesignRows
+from dpmcmc.releases.clips import Clips, RowSizes, choose, layers
+from dpmcmc.releases.design_rows import DesignRows, HeldRows
 from dpmcmc.releases.quadratic_steps import (
     MIN_WEIGHT_CUT,
     Iterate,
@@ -60,8 +69,8 @@ from dpmcmc.releases.whitening import (
     at_least,
     beside,
     by_unit,
-    kept,
-    lifted,
+    inverse_root,
+    limited,
     rounder,
     whole_units,
 )
@@ -75,7 +84,7 @@ LEAST_SLOPE = 1e-30
 
 
 def at_rest(family: Family, classes: int) -> Floats:
-    """Return (k, k), minus the slope of a row whose predictors are all 0: public."""
+    """Return (k, k), the information of a row whose predictors are all 0: public."""
     none = np.zeros(1)
     at = Evaluation(
         *(np.zeros((classes, 1)), none, none, math.inf, math.inf, 1.0, 1.0),
@@ -85,28 +94,23 @@ def at_rest(family: Family, classes: int) -> Floats:
     return np.asarray(root @ root.T)
 
 
-def jacobians_of(x: Floats, root: Floats, *, log_scale: bool = False) -> list[Floats]:
-    """Return for each class (p, m): what a unit of its predictor's derivative adds to the score.
+def jacobians_of(x: Floats, root: Floats, *, log_scale: bool = False) -> Floats:
+    """Return (k, p, m), for each class the derivative of its predictor by u, for each row.
 
     x: (d, m). root: (k d, p), score in these coordinates is root.T @ score. log_scale: whether the
     last of x is that of a scale, whose predictor is one of its own.
     """
     d = len(x)
     if log_scale:
-        return [np.asarray(root[:-1].T @ x[:-1]), np.asarray(root[-1:].T * x[-1])]
-    return [np.asarray(root[k : k + d].T @ x) for k in range(0, len(root), d)]
+        return np.stack((root[:-1].T @ x[:-1], root[-1:].T * x[-1]))
+    out = np.empty((len(root) // d, root.shape[1], x.shape[1]))
+    for k, part in enumerate(out):
+        np.matmul(root[k * d : (k + 1) * d].T, x, out=part)
+    return out
 
 
-def products(parts: Floats, jacobians: list[Floats]) -> Floats:
-    """Return (p, m), the sum over classes of parts (k, m) times Jacobians."""
-    product = jacobians[0] * parts[0]
-    for part, jacobian in zip(parts[1:], jacobians[1:], strict=True):
-        product += jacobian * part
-    return np.asarray(product, np.float64)
-
-
-def inner(jacobians: list[Floats]) -> Floats:
-    """Return (k, k, m), inner products of the classes' jacobians."""
+def inner(jacobians: Sequence[Floats] | Floats) -> Floats:
+    """Return (k, k, m), inner products of the classes' Jacobians."""
     products = np.empty((len(jacobians), len(jacobians), jacobians[0].shape[1]))
     for c, first in enumerate(jacobians):
         for e, other in enumerate(jacobians[: c + 1]):
@@ -115,7 +119,7 @@ def inner(jacobians: list[Floats]) -> Floats:
 
 
 def mean_slopes(curve: Floats, root: Floats, white: Floats, sd: float) -> Floats:
-    """Return (k, k), mean slope of a row, lifted to what is not noise.
+    """Return (k, k), the mean slope of a row, with eigenvalues raised to the noise level.
 
     curve: (p, p), over n, in the coordinates of root (p, p), with noise of this sd. white: (d, d),
     covariates are round by it: means of x x^T count as 1, so that blocks of the curvature count as
@@ -130,7 +134,7 @@ def mean_slopes(curve: Floats, root: Floats, white: Floats, sd: float) -> Floats
 
 
 def weakened(known: Floats, slopes: Floats, white: Floats) -> Floats:
-    """Return a curvature (p, p) that was known, brought down to slopes (k, k) that are less."""
+    """Return a known curvature (p, p), reduced to match smaller slopes (k, k)."""
     before = mean_slopes(known, np.eye(len(known)), white, 0.0)
     values, vectors = np.linalg.eigh(before)
     half, back = vectors * np.sqrt(values), (vectors / np.sqrt(values)).T
@@ -157,11 +161,12 @@ FIRST_CLIP, LEAST_CLIP, MOST_CLIP, WIDEST_CLIP = 1.5, 0.7, 10.0, 50.0
 TARGET_KEPT_VARIANCE = 0.8
 # least clip on the way to the model's own answer: closer ones lead to a robust fit's
 ASKED_CLIP = 2.0
+APART_CLIP = 4.0  # the same of scores that are clipped without being centred again
 TIGHT_CLIP_RATIO = 1.5  # times a clip that is that tight
 
 
 class Cuts:
-    """The clip of scores, which follows what earlier ones left of their variance.
+    """The clip of scores, adapted to the part of their variance that earlier clips kept.
 
     size: number of coefficients. scaled: whether residuals have a scale. least: clip.
     """
@@ -180,7 +185,7 @@ class Cuts:
         *,
         faithful: bool = False,
     ) -> tuple[Caps, float, float]:
-        """Return the caps of an iterate, the clip of its score and the cut of squared residuals.
+        """Return the caps of an iterate, the clip of its score and that of squared residuals.
 
         z, pooled: noise multipliers, of it and of all of its kind together. square: part of the
         iterate that the scale has. rough: scale of the residuals over that of the model, at least
@@ -208,7 +213,7 @@ class Cuts:
         return Caps(clip * math.sqrt(p), most, most, cut * cut, parts), clip, cut
 
     def follow(self, sums: Sums, clip: float, rough: float) -> None:
-        """Fit the clip to how much of the score's variance the last one left."""
+        """Adapt the clip to the part of the score's variance that the last one kept."""
         trace = float(np.trace(sums.curvature))
         clear = trace > 4.0 * (sums.sds[1] + sums.sds[2]) * math.sqrt(self._size)
         clip /= rough
@@ -230,7 +235,7 @@ LATER_SHARES, LATER_ASKED_SHARES = (0.40, 0.60), (0.16, 0.28, 0.56)
 
 
 def shares(num_far: int, paid: bool = False, *, asked: bool = False) -> tuple[float, ...]:
-    """Return the parts of mu^2 of all iterates, far ones first.
+    """Return each iterate's part of mu^2, far iterates first.
 
     paid: for the whitening, before. asked: whether the model's own answer is: there are then
     layers of rows before the near ones.
@@ -247,7 +252,7 @@ def shares(num_far: int, paid: bool = False, *, asked: bool = False) -> tuple[fl
 def event(
     z: float, num_far: int, paid: bool = False, *, asked: bool = False, rounds: int = 1
 ) -> Event:
-    """Return everything that `in_rounds` does to the rows. Proof: docs/proofs/noisy_quadratic.md.
+    """Return the event of `in_rounds`. Proof: docs/proofs/noisy_quadratic.md.
 
     paid: whether the coordinates come from a whitening that was charged elsewhere. rounds: of a
     path that may go on, see `round_multipliers`; with one, what `find_mode` does.
@@ -273,7 +278,7 @@ def round_multipliers(z: float, rounds: int) -> tuple[float, ...]:
 
 
 def look_multipliers(z: float, asked: bool) -> tuple[float, ...]:
-    """Return the noise multipliers of the looks of a round after the first, all of them near."""
+    """Return the noise multipliers of a later round's iterates, all of them near the mode."""
     parts = LATER_ASKED_SHARES if asked else LATER_SHARES
     return tuple(z / math.sqrt(ROUNDING_MARGIN * part) for part in parts)
 
@@ -284,7 +289,7 @@ RARE_CATEGORY_RATIO = 2.0  # times that, from which on a category is not rare
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Rows and public facts. start, prior_mean, prior: (k d,) of coefficients.
+    """Opened rows and public facts of a path. start, prior_mean, prior: (k d,).
 
     max_row_norm: largest norm of a row. scale: first value of that of the residuals.
     noise_multiplier: of all that is released. white: a whitening that has been paid for, or None.
@@ -331,22 +336,27 @@ class Problem:
 
     @property
     def ordered(self) -> bool:
-        """Whether coefficients are cuts and slopes, see formula/cuts.py."""
+        """Whether coefficients are cut points and slopes, see formula/cuts.py."""
         return self.family.link == "cumulative"
 
     @property
+    def hurdle(self) -> bool:
+        """Whether coefficients are of counts above 0, and of log odds of a zero."""
+        return self.family.link == "hurdle"
+
+    @property
     def width(self) -> int:
-        """Number of covariates, with that of a log scale."""
+        """Number of covariates, that of a log scale included."""
         return self.data.width + self.family.log_scale
 
     @property
     def rows(self) -> int:
-        """Number of units, of which each adds to a sum as one row does: see `joined`."""
+        """Number of units; each adds to a sum as much as one row does: see `joined`."""
         return self.data.rows // self.unit_rows
 
 
 def rare_moments(problem: Problem, white: Whitening) -> Floats:
-    """Return (p,) what moments of declared categories are not to be stretched below; else 0.
+    """Return least moments (p,) of rare declared categories, which limit stretching; else 0.
 
     Their rows have an indicator of 1 however few they are. Stretched to where they are round, few
     rows are long, cut and weighted down, and noise would stretch what it hides ever further. Common
@@ -359,6 +369,7 @@ def rare_moments(problem: Problem, white: Whitening) -> Floats:
     return np.asarray(rare * least)
 
 
+PILOT_SCALE = 2.0  # sd of the residuals of logs, to begin with
 PILOT_ITERATES = 2  # of the far ones, at the log of a count
 # of the far ones, behind those of a linear regression that tells a scale; and where residuals are
 # not symmetric, so that predictors and scale are found together, or censored
@@ -386,12 +397,13 @@ UNSEEN = (
     "after the first Newton steps the rows did not stand out from the noise in half of all"
     " directions, so the run ended there"
 )
+LEAST_TOLD, MOST_SPREAD = 1e-4, 4.0  # by a mean row; variance of predictors within rows
 LEAST_BLOCK = 512  # rows at a time, where they have several predictors
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a path ended. iterates: the near ones. stopped: why it ended early; empty otherwise.
+    """The end of a path. iterates: the two near ones. stopped: why it ended early, or "".
 
     Of one that ended early they are its last iterate twice, each with twice the noise's variance.
     """
@@ -418,7 +430,7 @@ def find_mode(problem: Problem, num_far: int, random: RandomSource) -> Found:
 def in_rounds(
     problem: Problem, num_far: int, rounds: int, random: RandomSource
 ) -> Iterator[tuple[Whitening, list[Iterate]]]:
-    """Yield the whitening and all near iterates so far, after each of the rounds.
+    """Yield, after each round, the whitening and all near iterates so far.
 
     The first round finds the mode, the others look there again, in the same coordinates. Privacy:
     `event` of so many rounds, or how it begins where whoever takes the rounds stops. Never raises
@@ -439,7 +451,7 @@ def in_rounds(
 def _begun(
     problem: Problem, num_far: int, z: float, random: RandomSource
 ) -> tuple["_Path", Whitening, list[float]]:
-    """Return a path after its far iterates, and the noise multipliers of what is left of it."""
+    """Return a path after its far iterates, the whitening, and the multipliers still to spend."""
     white, paid = problem.white, problem.white is not None
     if white is None:
         z_white = z / math.sqrt(ROUNDING_MARGIN * WHITENING_SHARE)
@@ -456,10 +468,13 @@ def _begun(
     far, near = parts[:num_far], parts[num_far:]
     if problem.family.log_scale:
         count = SKEWED_ITERATES if is_skewed(problem.family) else SCALE_ITERATES
-        problem = _by_linear(problem, white, far[:-count], random)
+        begun = _by_linear if is_measured(problem.family) else _by_known
+        problem = begun(problem, white, far[:-count], random)
         far = far[-count:]
+    if problem.hurdle:
+        problem, far = _by_positive(problem, white, far, random), far[PILOT_ITERATES:]
     path = _Path(problem, white, random)
-    if problem.family.link == "log":
+    if problem.family.link == "log" and not problem.family.log_scale:
         path.begin_by_logs(far[:PILOT_ITERATES])
         far = far[PILOT_ITERATES:]
     for part in far:
@@ -470,7 +485,7 @@ def _begun(
 def _by_linear(
     problem: Problem, white: Whitening, parts: list[float], random: RandomSource
 ) -> Problem:
-    """Return the problem with the start that far iterates of a linear regression lead to."""
+    """Return the problem, started where far iterates of a linear regression lead."""
     first = slice(0, problem.data.width)
     linear = replace(
         problem,
@@ -489,8 +504,58 @@ def _by_linear(
     return replace(problem, start=start)
 
 
+def _by_known(
+    problem: Problem, white: Whitening, parts: list[float], random: RandomSource
+) -> Problem:
+    """Return the problem, started where far iterates of the family with fixed scale lead."""
+    family = cast("ShapedFamily", problem.family)
+    first = slice(0, problem.data.width)
+    told = family.known()
+    known = replace(
+        problem,
+        family=problem.family if told is None else told,
+        start=problem.start[first],
+        prior_mean=problem.prior_mean[first],
+        prior=problem.prior[first],
+        hopeless=None,
+    )
+    if told is None:
+        linear, logs = pilot(problem.family)
+        known = replace(known, family=linear, data=problem.data.answering(logs), scale=PILOT_SCALE)
+    path = _Path(known, white, random)
+    if told is not None and told.link == "log":
+        path.begin_by_logs(parts[:PILOT_ITERATES])
+        parts = parts[PILOT_ITERATES:]
+    for part in parts:
+        path.far(part)
+    mean = float(family.mean_of(np.array([path.middle]))[0])
+    scale = family.scale_of(mean, math.exp(path.end[-1]))
+    return replace(problem, start=np.append(path.end[:-1], math.log(scale)))
+
+
+def _by_positive(
+    problem: Problem, white: Whitening, parts: list[float], random: RandomSource
+) -> Problem:
+    """Return the problem, started where a linear regression of logs of counts above 0 leads."""
+    first, (linear, logs) = slice(0, problem.data.width), hurdles.pilot()
+    of_logs = replace(
+        problem,
+        family=linear,
+        data=problem.data.answering(logs),
+        start=problem.start[first],
+        prior_mean=problem.prior_mean[first],
+        prior=problem.prior[first],
+        scale=PILOT_SCALE,
+        hopeless=None,
+    )
+    path = _Path(of_logs, white, random)
+    for part in parts[:PILOT_ITERATES]:
+        path.far(part)
+    return replace(problem, start=hurdles.start(path.end[:-1], white))
+
+
 def _by_mean_rows(problem: Problem, white: Whitening) -> tuple[Problem, Whitening]:
-    """Return both with the number of rows that units have on average, by the intercept's moment."""
+    """Return both for the mean number of rows in a unit, by the intercept's moment."""
     if problem.unit_rows == 1 or not problem.intercept:
         return problem, white
     back, guess = np.linalg.inv(white.root), problem.mean_rows
@@ -503,7 +568,7 @@ def _by_mean_rows(problem: Problem, white: Whitening) -> tuple[Problem, Whitenin
 
 
 def twice(iterate: Iterate, noise: float = 1.0) -> tuple[Iterate, Iterate]:
-    """Return an iterate as two, which are pooled to it, with this times its noise."""
+    """Return one iterate as two that pool to it, with its noise times `noise`."""
     each = noise * math.sqrt(2.0)
     score, curve, variance, square = iterate.sums.sds
     sds = (each * score, each * curve, each * variance, each * square)
@@ -513,14 +578,15 @@ def twice(iterate: Iterate, noise: float = 1.0) -> tuple[Iterate, Iterate]:
 
 
 class _Path:
-    """The state of the path. known: the curvature over n, where it is larger than its noise."""
+    """The state of a path. known: released curvature over n, in directions above its noise."""
 
     def __init__(self, problem: Problem, white: Whitening, random: RandomSource) -> None:
         self._rare, self._released = rare_moments(problem, white), white
-        root = kept(white.root, np.diag(self._rare)) if self._rare.any() else white.root
+        root = limited(white.root, np.diag(self._rare)) if self._rare.any() else white.root
         self._problem, self._white, self._random = problem, replace(white, root=root), random
         if problem.family.log_scale:
-            self._white = beside(self._white, math.exp(problem.start[-1]))
+            unit = math.exp(problem.start[-1]) if is_measured(problem.family) else 1.0
+            self._white = beside(self._white, unit)
         self.stopped = ""
         self._family = problem.family
         self._place, self._scale = problem.start.copy(), problem.scale
@@ -528,53 +594,95 @@ class _Path:
             self._problem = replace(problem, prior=self._holding(problem.prior))
         self._rows = float(problem.rows)  # that are not left out
         least = ASKED_CLIP if problem.asked else LEAST_CLIP
+        if is_apart(problem.family) or problem.hurdle:
+            least = APART_CLIP
         self._cuts = Cuts(problem.size, scaled=problem.family.has_scale, least=least)
         level = first_slope(problem.family)
         classes = problem.classes
-        self._looking_for_cuts = problem.ordered
+        self._looking_for_cuts, self._looking_for_zeros = problem.ordered, problem.hurdle
         self._predictors: Floats | None = None  # takes coefficients to those of each predictor
         if problem.ordered:
             self._predictors = cuts.spread_out(classes, problem.data.width)
             self._round_ordered()
+        elif problem.hurdle:
+            self._root = hurdles.coordinates(self._place, self._white)
+        elif is_apart(problem.family):
+            self._round_apart()
         else:
             self._stretch(at_rest(self._family, classes) if classes > 1 else [[level]])
         self._forget()
 
     @property
     def end(self) -> Floats:
-        """Coefficients, and the log of the scale, which is released apart, behind them."""
+        """Coefficients, followed by the log scale where it is released separately."""
         return np.append(self._place, math.log(self._scale))
 
     @property
+    def middle(self) -> float:
+        """The predictor whose response is about the mean one, predictors being normal."""
+        if self._family.link == "log":
+            return math.log(self._rate())
+        back = np.linalg.inv(self._released.root)
+        return float(back[:, 0] @ back @ self._place) + shift_of(self._family)
+
+    @property
     def _bends(self) -> bool:
-        """Whether rows of a rare category may lie where residuals are cut."""
+        """Whether residuals of rows in a rare category may lie where they are clipped."""
         return self._family.link == "identity" and bool(self._rare.any())
 
     @property
     def _odds(self) -> bool:
-        """Whether predictors are log odds of single rows, and the first column is the intercept."""
-        log_odds = self._family.link in ("logit", "softmax") and not self._family.has_scale
+        """Whether predictors are log odds of single rows, and there is an intercept."""
+        scaled = self._family.has_scale or self._family.log_scale
+        log_odds = self._family.link in ("logit", "softmax") and not scaled
         return log_odds and categories.has_intercept(self._white)
 
     def _forget(self) -> None:
-        """Drop the estimate of the mode and its precision."""
+        """Discard the estimate of the mode and its precision."""
         self._mean, size = self._place.copy(), self._problem.size
         self._precision = np.zeros((size, size))
 
     def _stretch(self, slopes: ArrayLike) -> None:
-        """Begin with coordinates in which rows with this slope (k, k) are round."""
+        """Start with coordinates in which rows of this slope (k, k) have unit information."""
         slopes = np.asarray(slopes) / (self._scale**2 if is_additive(self._family) else 1.0)
-        self._root = np.asarray(np.kron(lifted(slopes, 0.0), self._white.root), np.float64)
+        self._root = np.asarray(np.kron(inverse_root(slopes, 0.0), self._white.root), np.float64)
         self._known = np.asarray(np.kron(slopes, self._white.known), np.float64)
         self._held = self._white.held
 
+    def _told_of_scale(self) -> float:
+        """Return the expected information of a row about the log scale, at the current point."""
+        if is_measured(self._family):
+            return cast("ScaleFamily", self._family).information[1]
+        return max(float(self._expected()[1]), LEAST_TOLD)
+
+    def _expected(self) -> Floats:
+        """Return (2,) expected information of a row about its predictor and a shape parameter."""
+        back = np.linalg.inv(self._released.root)
+        second, place = back.T @ back, self._place[:-1]
+        mean = float(second[0] @ place)
+        sd = math.sqrt(min(max(float(place @ second @ place) - mean * mean, 0.0), MOST_SPREAD))
+        low, high = FARTHEST_LOG_RATE
+        eta = np.clip(mean + shift_of(self._family) + sd * NODES, low, high)
+        family, scale = cast("ShapedFamily", self._family), math.exp(self._place[-1])
+        return np.asarray(family.expected(family.mean_of(eta), scale) @ WEIGHTS)
+
+    def _round_apart(self) -> None:
+        """Start with coordinates of unit information, for a family with a shape parameter."""
+        told = self._expected()
+        of_predictor, of_scale = max(float(told[0]), LEAST_TOLD), self._told_of_scale()
+        each = np.full(self._problem.size, of_predictor)
+        each[-1] = of_scale
+        self._root = np.asarray(self._white.root / np.sqrt(each))
+        self._known = np.asarray(self._white.known * each)
+        self._held = self._white.held
+
     def begin_by_logs(self, parts: list[float]) -> None:
-        """Move to the fit of a linear regression of the log of the response."""
+        """Move to the fit of a linear regression of the log response."""
         problem, family, scale = self._problem, self._family, self._scale
         self._family, logs = pilot(family)
         held = self._holding(problem.prior)
         self._problem = replace(problem, data=problem.data.answering(logs), prior=held)
-        self._scale = 2.0
+        self._scale = PILOT_SCALE
         self._stretch([[1.0]])
         for part in parts:
             self.far(part)
@@ -583,25 +691,25 @@ class _Path:
         self._forget()
 
     def _holding(self, prior: Floats) -> Floats:
-        """Return the prior's precisions (p,) on the way to the mode, higher for rare categories."""
+        """Return the prior precisions (p,) used on the path, higher for rare categories."""
         return np.where(self._rare > 0.0, RARE_PRIOR_SD**-2, prior)
 
     def _rate(self) -> float:
-        """Return the mean count here, of normal predictors. The first column is the intercept."""
-        back = np.linalg.inv(self._white.root)
-        second = back.T @ back
-        mean = float(second[0] @ self._place)
-        spread = float(self._place @ second @ self._place) - mean * mean
+        """Return the mean count at the current point, predictors being normal."""
+        back = np.linalg.inv(self._released.root)
+        second, place = back.T @ back, self._place[: len(back)]
+        mean = float(second[0] @ place)
+        spread = float(place @ second @ place) - mean * mean
         mean += shift_of(self._family)
         low, high = FARTHEST_LOG_RATE
         return math.exp(min(max(mean + 0.5 * min(max(spread, 0.0), 4.0), low), high))
 
     def far(self, z: float) -> None:
-        """Release at a far iterate, and take a Newton step."""
+        """Release at a far iterate and take a Newton step. Privacy: Gaussian(z)."""
         iterate = self.last = self._query(z, z, SQUARE_FAR)
         if self._odds and not self._precision.any() and self._found_shares(iterate):
             return
-        if self._found_hazard(iterate) or self._found_cuts(iterate):
+        if self._found_hazard(iterate) or self._found_cuts(iterate) or self._found_zeros(iterate):
             return
         step, curve = self._step(iterate)
         self._place = self._moved(step)
@@ -611,19 +719,21 @@ class _Path:
             iterate, curve = _scale_apart(iterate), _corner_alone(curve)
         if self._problem.ordered:
             self._round_ordered()
+        elif self._problem.hurdle:
+            self._root = hurdles.coordinates(self._place, self._white)
         elif not self._round_by_shares():
             rounded = self._round_classes if self._problem.classes > 1 else self._round
             rounded(iterate, curve)
         if apart:  # what a row says of its scale is known: no noise is to stretch it
             self._root[-1] = 0.0
-            self._root[-1, -1] = cast("ScaleFamily", self._family).information[1] ** -0.5
+            self._root[-1, -1] = self._told_of_scale() ** -0.5
         if is_additive(self._family):
             self._root = np.asarray(self._root * left)
             self._known = np.asarray(self._known / left**2)
         self._scale *= left
 
     def _found_shares(self, iterate: Iterate) -> bool:
-        """Move intercepts to the shares of responses, if they are far. Return whether so."""
+        """Move intercepts to the log odds of the shares, if far. Return whether moved."""
         moved = response_shares.moved(iterate, self._white, self._family, self._rows)
         if moved is None:
             return False
@@ -634,13 +744,13 @@ class _Path:
         return True
 
     def _found_hazard(self, iterate: Iterate) -> bool:
-        """Move the intercept to the mean hazard of times, if it is far. Return whether so.
+        """Move the intercept to the mean log hazard of times, if far. Return whether moved.
 
         Where hazards are far too large a tangent lowers them e times at most. With an intercept the
         slope is the sum of hazards, and the score that less the events.
         """
         family, problem = self._family, self._problem
-        if not is_skewed(family) or not problem.intercept:
+        if not (is_measured(family) and is_skewed(family) and problem.intercept):
             return False
         back, sigma = np.linalg.inv(iterate.root), math.exp(float(self._place[-1]))
         first, sums = back[:, 0], iterate.sums
@@ -655,7 +765,7 @@ class _Path:
         return True
 
     def _found_cuts(self, iterate: Iterate) -> bool:
-        """Move the cuts of a first look to the shares of categories. Return whether so."""
+        """Move the cut points of the first iterate to the shares. Return whether moved."""
         if not self._looking_for_cuts:
             return False
         self._looking_for_cuts = False
@@ -667,34 +777,50 @@ class _Path:
         self._forget()
         return True
 
+    def _found_zeros(self, iterate: Iterate) -> bool:
+        """Move the intercept of the first log odds of a zero to their share, if far.
+
+        Return whether moved.
+        """
+        looking, self._looking_for_zeros = self._looking_for_zeros, False
+        if not looking or not categories.has_intercept(self._white):
+            return False
+        moved = response_shares.moved(iterate, self._white, self._family, self._rows, first=1)
+        if moved is None:
+            return False
+        self._place = self._place + moved[0]
+        self._root = hurdles.coordinates(self._place, self._white)
+        self._forget()
+        return True
+
     def _round_ordered(self) -> None:
-        """Change to coordinates in which the expected curvature of ordered categories is round."""
+        """Change to coordinates of unit information for ordered categories."""
         self._root = ordered.coordinates(self._place, self._white)
 
     def _moved(self, step: Floats) -> Floats:
-        """Return the place after a step (p,), cuts in order."""
+        """Return the coefficients after a step (p,), cut points kept in order."""
         place = np.asarray(self._place + self._root @ step)
         if not self._problem.ordered:
             return place
         return ordered.in_order(self._place, place, self._problem.classes)
 
     def _of_predictors(self, coefficients: Floats) -> Floats:
-        """Return those (k d, ...) of each predictor in turn, given coefficients (p, ...)."""
+        """Return coefficients (p, ...) expanded to (k d, ...), predictor by predictor."""
         return coefficients if self._predictors is None else self._predictors @ coefficients
 
     def _round_by_shares(self) -> bool:
-        """Change to coordinates in which the expected curvature is round, if a response is rare."""
+        """Change to coordinates of unit expected information, if a response is rare."""
         odds, white = self._odds, self._white
         curve = response_shares.expected(self._place, white, self._family) if odds else None
         if curve is None:
             return False
         root = np.kron(np.eye(self._problem.classes), white.root)
-        self._root = np.asarray(root @ lifted(root.T @ curve @ root, 0.0), np.float64)
+        self._root = np.asarray(root @ inverse_root(root.T @ curve @ root, 0.0), np.float64)
         self._known, self._held = curve, white.held
         return True
 
     def _round(self, iterate: Iterate, curve: Floats) -> None:
-        """Change to coordinates in which the curvature of this iterate is the identity."""
+        """Change to coordinates in which this iterate's curvature is the identity."""
         n, back = self._rows, np.linalg.inv(self._root)
         noise, usual = iterate.sums.noise / n, weighted(curve, iterate.sums.noise / n)
         before = self._root.T @ self._known @ self._root
@@ -706,29 +832,29 @@ class _Path:
         level = self._level(curve) / usual
         self._held = at_least(self._held, np.asarray(back.T @ close @ back / level, np.float64))
         held = at_least(np.asarray(self._held * level), self._categories(level))
-        self._root = kept(np.asarray(self._root @ stretch), held)
+        self._root = limited(np.asarray(self._root @ stretch), held)
 
     def _categories(self, level: float) -> Floats:
-        """Return (p, p) what `_rare` holds, of slopes with this mean: those of counts are rates."""
+        """Return the limit (p, p) of stretching of rare categories, for slopes with this mean."""
         effect = np.ones(self._problem.size)
         if not is_additive(self._family):
             effect = UNEQUAL * np.exp(np.clip(self._place, *FARTHEST_EFFECT))
         return np.asarray(np.diag(self._rare * effect * level))
 
     def _level(self, curve: Floats) -> float:
-        """Return the mean slope of a row, given the curvature over n in these coordinates."""
+        """Return a row's mean slope, given the curvature over n in these coordinates."""
         back = np.linalg.inv(self._white.root)
         return trace(curve) / trace(self._root.T @ (back.T @ back) @ self._root)
 
     def _round_classes(self, iterate: Iterate, curve: Floats) -> None:
-        """Change coordinates as `_round` does, where a row has several predictors."""
+        """Change coordinates as `_round` does, for several predictors a row."""
         n, white = self._rows, self._white.root
         sd = iterate.sums.sds[1] / n
         slopes = mean_slopes(iterate.sums.curvature / n, self._root, white, sd)
         self._known = weakened(self._known, slopes, white)
         held = np.asarray(np.kron(slopes, self._white.held), np.float64)
         self._root, self._known = rounder(self._root, self._known, curve, sd)
-        self._root = kept(self._root, held)
+        self._root = limited(self._root, held)
 
     def near(self, first: float, last: float, *, known: float = 0.0) -> tuple[Iterate, Iterate]:
         """Return two more iterates, released in the same coordinates.
@@ -752,7 +878,7 @@ class _Path:
     def asked(
         self, layer_noise: float, first: float, last: float, *, known: float = 0.0
     ) -> tuple[Iterate, Iterate]:
-        """Return two more iterates, of the model's own score.
+        """Return two more iterates of the model's own, unclipped score.
 
         layer_noise, first, last: noise multipliers, the first of the layers by which rows are
         clipped. known: see `near`.
@@ -772,7 +898,7 @@ class _Path:
         return iterates[0], iterates[1]
 
     def unseen(self) -> bool:
-        """Return whether the last far iterate did not see the likelihood, and the path ends there.
+        """Return whether the last far iterate's likelihood is below its noise, ending the path.
 
         By the curvature in its directions, half of which are within its noise.
         """
@@ -782,7 +908,7 @@ class _Path:
         return self._problem.hopeless is not None and edge > MAX_FAR_NOISE * middle
 
     def _hopeless(self, iterates: list[Iterate], left: float) -> bool:
-        """Return whether the path ends after its first near iterate; `stopped` then says why.
+        """Return whether the path ends after its first near iterate; `stopped` says why.
 
         left: noise of both iterates together, over that of the first one. Bias counts in sds that
         noise is a part of: it is more where there is less noise, and is asked of both.
@@ -795,18 +921,11 @@ class _Path:
         return bool(self.stopped)
 
     def _clips(self, z: float, pooled: float) -> Clips:
-        """Release layers of rows here, and choose clips: one Gaussian(z) event."""
+        """Release layers of rows here and choose clips. Privacy: one Gaussian(z) event."""
         problem, p = self._problem, self._problem.size
         spread = self._covering()
-        parts = (
-            (
-                np.sqrt(np.einsum("pm,pm->m", block.vectors, block.vectors) / p),
-                sum(np.einsum("pm,pm->m", v, v) for v in (*block.curvature, *block.minus)) / p,
-                block.square,
-                block.counted,
-            )
-            for block in self._own(spread)
-        )
+        numbers = problem.data.rows * p
+        parts = self._own(spread).map(partial(_row_sizes, p, loops_for(numbers)))
         squares = self._family.has_scale and not (self._family.link == "identity" and problem.fixed)
         gaps = problem.data.gaps
         longest = math.inf
@@ -825,21 +944,19 @@ class _Path:
             longest=whole,
         )
         self._rows = layers_of_rows.rows
-        scaled = self._family.log_scale
-        least = reach.of_scale(self._root, self._family) if scaled else 0.0
-        skewed = is_skewed(self._family)
+        measured, skewed = is_measured(self._family), is_skewed(self._family)
         return choose(
             layers_of_rows,
             p,
             pooled,
             quadratic=self._family.quadratic,
-            minus=scaled and not skewed,
-            least=least,
-            alike=skewed,
+            minus=measured and not skewed,
+            least=reach.of_scale(self._root, self._family) if measured else 0.0,
+            alike=skewed or is_apart(self._family),
         )
 
     def _farthest(self, z: float, longest: float) -> float:
-        """Return from where on scores count alike, in mean lengths; 0 where that is not known.
+        """Return the score length, in mean lengths, from which scores count as equal; 0 if unknown.
 
         As long as any score can be, where the noise of this z lets that be excluded.
         """
@@ -848,53 +965,41 @@ class _Path:
             return longest
         if problem.ends is None:
             return 0.0
-        if is_skewed(self._family):
+        # all rows of a unit lie there, of which it has more than on average, and not the most
+        many = math.sqrt(self._most_of_rows)
+        if is_skewed(self._family) or is_apart(self._family):
             there = self._place, self._released, self._family, problem.ends
-            return min(reach.farthest_time(*there, self._root), longest)
+            farthest = reach.farthest_time if is_measured(self._family) else reach.farthest_apart
+            return min(farthest(*there, self._root) * many, longest)
         mean = self._place, self._scale, self._white, self._family, problem.ends
-        return min(reach.farthest(*mean), longest)
+        return min(reach.farthest(*mean) * many, longest)
+
+    @property
+    def _most_of_rows(self) -> float:
+        """How many times as long the score of a unit of privacy can be as that of its rows."""
+        return self._problem.unit_rows / self._problem.mean_rows
 
     def _longest(self) -> float:
-        """Return how long a score can be, in mean lengths, by public bounds."""
+        """Return the longest possible score, in mean lengths, by public bounds."""
         problem = self._problem
-        if problem.unit_rows > 1:
-            return math.inf
         root = self._of_predictors(self._root)
         there = root, self._place, self._scale, self._family
         largest = problem.data.width, problem.max_row_norm
-        return reach.longest(*there, problem.ends, problem.box, largest)
+        longest = reach.longest(*there, problem.ends, problem.box, largest)
+        return longest * self._most_of_rows
 
-    def _own(self, spread: Floats) -> Iterator[Block]:
-        """Yield the model's own statistics, block by block: nothing is cut.
-
-        noise: of the score itself, whatever the model says. A row that counts as several equal ones
-        is as many independent rows; a unit of privacy is one, however its rows depend.
-        """
-        uncut = Caps(UNCUT, UNCUT, 1.0, 1.0, (1.0, 0.0, 0.0, 0.0))
-        for x, y, there in self._parts():
-            jacobians = self._jacobians(x)
-            place = self._where(x, jacobians, uncut, UNCUT, spread)
-            with np.errstate(all="ignore"):
-                terms = self._family.terms(y, place)
-            roots = tuple(products(part, jacobians) for part in terms.root.swapaxes(0, 1))
-            minus = tuple(products(part, jacobians) for part in terms.minus.swapaxes(0, 1))
-            score, copies = products(terms.psi, jacobians), copies_of(self._family, y)
-            if self._problem.unit_rows > 1:
-                whole = Block(score, roots, (), terms.square, there, minus)
-                block = by_unit(whole, x, self._problem.unit_rows, self._problem.mean_rows)
-                yield replace(block, noise=(block.vectors,))
-            else:
-                each = score if copies is None else score / np.sqrt(np.maximum(copies, MIN_WEIGHT))
-                yield Block(score, roots, (each,), terms.square, there, minus)
+    def _own(self, spread: Floats) -> Blocks[Block]:
+        """Return the model's own statistics of each block, without weights or clips: see Look."""
+        return self._blocks(Look.own, self._look(UNCUT, UNCUT, UNCUT, spread))
 
     def _query_asked(self, z: float, clips: Clips) -> Iterate:
-        """Release the model's own sums at the current place: one Gaussian(z) event."""
+        """Release the model's own sums at the current point. Privacy: one Gaussian(z) event."""
         problem, p = self._problem, self._problem.size
         spread = self._covering()
         gaps = problem.data.gaps
         caps, blocks = clips.caps(), self._own(spread)
-        if self._family.log_scale and not is_skewed(self._family):
-            blocks = _scale_kept(blocks, caps.score)
+        if is_measured(self._family) and not is_skewed(self._family):
+            blocks = blocks.map(partial(_scale_kept, caps.score))
         sums = release(blocks, p, problem.rows, caps, z, self._random, gaps=gaps)
         self._rows, (tau, tau_sd, tail_sd) = sums.rows, clips.scale(sums)
         return Iterate(
@@ -915,7 +1020,7 @@ class _Path:
         )
 
     def _scale_left(self, iterate: Iterate, gained: float) -> float:
-        """Return the scale of the residuals after a step over that before it."""
+        """Return the residual scale after a step, over that before it."""
         additive = is_additive(self._family)
         if not self._family.has_scale or (self._problem.fixed and additive):
             return 1.0
@@ -925,7 +1030,7 @@ class _Path:
         return math.sqrt(max(tau * tau - gained, LEAST_LEFT * tau * tau))
 
     def _query(self, z: float, pooled: float, square: float, mean: bool = False) -> Iterate:
-        """Release the sums at the current place: one Gaussian(z) event.
+        """Release the sums at the current point. Privacy: one Gaussian(z) event.
 
         pooled: noise multiplier of all iterates of this kind together.
         """
@@ -934,7 +1039,7 @@ class _Path:
         faithful = mean and self._family.quadratic and not self._problem.fixed
         caps, clip, cut = self._cuts.caps(self._rows, z, pooled, square, rough, faithful=faithful)
         spread = self._spread(mean=mean)
-        blocks = self._blocks(caps, cut, spread)
+        blocks = self._blocks(Look.cut, self._look(caps.score, caps.curvature, cut, spread))
         gaps = problem.data.gaps
         sums = release(blocks, p, problem.rows, caps, z, self._random, gaps=gaps)
         self._rows = sums.rows
@@ -947,12 +1052,12 @@ class _Path:
         return Iterate(self._place, self._root, sums, self._scale, clip, cut, tau, tau_sd, bent)
 
     def _rough(self) -> float:
-        """Return the released scale of the residuals over that of the model, at least 1."""
+        """Return the released residual scale over the model's, at least 1."""
         apart = self._family.has_scale and not is_additive(self._family)
         return max(self._scale, 1.0) if apart else 1.0
 
     def _spread(self, *, mean: bool) -> Floats | None:
-        """Return a root (p, p) of the covariance that scores are averaged over, if any.
+        """Return a root (p, p) of the covariance over which scores are averaged, or None.
 
         Where the few rows of a category may be cut: that of the place, as far as iterates estimate
         it. There the score is not linear, and a Newton step is too short.
@@ -966,76 +1071,39 @@ class _Path:
         return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-9 * values[-1])))
 
     def _covering(self) -> Floats:
-        """Return a root (p, p) of the covariance that the model's own scores are averaged over."""
+        """Return a root (p, p) of the covariance over which the model's own scores are averaged."""
         spread = self._spread(mean=True)
         return self._posterior_root() if spread is None else spread
 
     def _posterior_root(self) -> Floats:
-        """Return a root (p, p) of the posterior's covariance, as known, in these coordinates."""
+        """Return a root (p, p) of the estimated posterior covariance, in these coordinates."""
         prior = self._root.T @ (self._problem.prior[:, None] * self._root)
         values, vectors = np.linalg.eigh(0.5 * (prior + prior.T))
         values = self._rows + np.maximum(values, 0.0)  # where columns agree they are many powers
         return np.asarray(vectors / np.sqrt(values))
 
-    def _blocks(self, caps: Caps, cut: float, root: Floats | None) -> Iterator[Block]:
-        """Yield the statistics of the rows, block by block."""
-        for x, y, there in self._parts():
-            jacobians = self._jacobians(x)
-            place = self._where(x, jacobians, caps, cut, root)
-            with np.errstate(all="ignore"):
-                terms = self._family.terms(y, place)
-            yield by_unit(
-                Block(
-                    products(terms.psi, jacobians),
-                    tuple(products(part, jacobians) for part in terms.root.swapaxes(0, 1)),
-                    tuple(products(part, jacobians) for part in terms.noise.swapaxes(0, 1)),
-                    terms.square,
-                    there,
-                ),
-                x,
-                self._problem.unit_rows,
-                self._problem.mean_rows,
-            )
-
-    def _parts(self) -> Iterator[tuple[Floats, Floats, Floats | None]]:
-        """Yield (covariates (d, m), responses, who counts (m,)) of blocks of rows.
-
-        Behind the covariates is that of a log scale, if it has a predictor: 1 of rows that count.
-        """
+    def _blocks(
+        self, statistics: Callable[["Look", HeldRows], Block], look: "Look"
+    ) -> Blocks[Block]:
+        """Return the statistics of each block of rows."""
         size = max(BLOCK_ROWS // self._problem.classes, LEAST_BLOCK)
-        for rows in self._problem.data.blocks(whole_units(size, self._problem.unit_rows)):
-            x = rows.x
-            if self._family.log_scale:
-                used = np.ones(x.shape[1]) if rows.counted is None else rows.counted
-                if self._problem.unit_rows > 1:
-                    used = used * x.any(axis=0)
-                x = np.vstack((x, used))
-            yield x, rows.y, rows.counted
+        rows = self._problem.data.blocks(whole_units(size, self._problem.unit_rows))
+        return rows.map(partial(statistics, look))
 
-    def _jacobians(self, x: Floats) -> list[Floats]:
-        root = self._of_predictors(self._root)
-        return jacobians_of(x, root, log_scale=self._family.log_scale)
-
-    def _where(
-        self, x: Floats, jacobians: list[Floats], caps: Caps, cut: float, root: Floats | None
-    ) -> Evaluation:
-        """Return the place and the clips for the rows x (d, m) of a block."""
-        if self._family.log_scale:
-            eta = np.stack((self._place[:-1] @ x[:-1], self._place[-1] * x[-1]))
-        else:
-            eta = self._of_predictors(self._place).reshape(-1, len(x)) @ x
-        spread = [] if root is None else [root.T @ jacobian for jacobian in jacobians]
-        limits = caps.score, caps.curvature, self._scale, cut
-        none = np.zeros(x.shape[1])
-        if len(jacobians) == 1:
-            return Evaluation(
-                eta, _lengths(jacobians[0]), _lengths(spread[0]) if spread else none, *limits
-            )
-        cover = inner(spread) if spread else NONE
-        return Evaluation(eta, none, none, *limits, inner=inner(jacobians), cover=cover)
+    def _look(self, score: float, curvature: float, cut: float, spread: Floats | None) -> "Look":
+        """Return the Look (evaluation settings) here. score, curvature, cut: clips."""
+        return Look(
+            family=self._family,
+            place=self._of_predictors(self._place),
+            root=self._of_predictors(self._root),
+            limits=(score, curvature, self._scale, cut),
+            spread=spread,
+            unit_rows=self._problem.unit_rows,
+            mean_rows=self._problem.mean_rows,
+        )
 
     def _step(self, iterate: Iterate) -> tuple[Floats, Floats]:
-        """Return (step (p,), curvature over n (p, p)), in the coordinates of the iterate.
+        """Return step (p,) and curvature over n (p, p), in the iterate's coordinates.
 
         The mean given this iterate, those before it as far as they agree, and the prior. None goes
         further than the family's longest step.
@@ -1064,21 +1132,110 @@ class _Path:
         return np.asarray(step * min(1.0, longest / max(size, TINY))), curve
 
 
-def _scale_kept(blocks: Iterator[Block], most: float) -> Iterator[Block]:
-    """Yield blocks whose scores are clipped to length most, but for their last part.
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How rows are evaluated: public numbers that are sent to where the rows are stored.
+
+    place, root: coefficients (k d,) of the predictors, and their coordinates (k d, p). limits: most
+    of a score and of a curvature, the scale, and the clip of its statistic, see Evaluation. spread:
+    (p, p) root of what scores are averaged over, or None. unit_rows, mean_rows: see Problem.
+    """
+
+    family: Family
+    place: Floats
+    root: Floats
+    limits: tuple[float, float, float, float]
+    spread: Floats | None
+    unit_rows: int
+    mean_rows: float
+
+    def own(self, rows: HeldRows) -> Block:
+        """Return the model's own statistics of rows, unclipped and unweighted.
+
+        noise: of the score itself, whatever the model says. A row that counts as several equal ones
+        is as many independent rows; a unit of privacy is one, however its rows depend.
+        """
+        x, jacobians, terms = self._terms(rows)
+        roots, minus = _products(jacobians, terms.root), _products(jacobians, terms.minus)
+        score, copies = Products(jacobians, terms.psi), copies_of(self.family, rows.y)
+        if self.unit_rows > 1:
+            whole = Block(score, roots, (), terms.square, rows.counted, minus)
+            block = by_unit(whole, x, self.unit_rows, self.mean_rows)
+            return replace(block, noise=(block.vectors,))
+        each: Vectors = score
+        if copies is not None:
+            each = score.array() / np.sqrt(np.maximum(copies, MIN_WEIGHT))
+        return Block(score, roots, (each,), terms.square, rows.counted, minus)
+
+    def cut(self, rows: HeldRows) -> Block:
+        """Return the clipped and weighted statistics of rows."""
+        x, jacobians, terms = self._terms(rows)
+        block = Block(
+            Products(jacobians, terms.psi),
+            _products(jacobians, terms.root),
+            _products(jacobians, terms.noise),
+            terms.square,
+            rows.counted,
+        )
+        return by_unit(block, x, self.unit_rows, self.mean_rows)
+
+    def _terms(self, rows: HeldRows) -> tuple[Floats, Floats, Terms]:
+        """Return covariates (d, m), Jacobians of each predictor, and the rows' statistics.
+
+        Behind the covariates is that of a log scale, if it has a predictor: 1 of rows that count.
+        """
+        x = rows.x
+        if self.family.log_scale:
+            used = np.ones(x.shape[1]) if rows.counted is None else rows.counted
+            if self.unit_rows > 1:
+                used = used * x.any(axis=0)
+            x = np.vstack((x, used))
+        jacobians = jacobians_of(x, self.root, log_scale=self.family.log_scale)
+        with np.errstate(all="ignore"):
+            return x, jacobians, self.family.terms(rows.y, self._where(x, jacobians))
+
+    def _where(self, x: Floats, jacobians: Floats) -> Evaluation:
+        """Return the evaluation point and clips of the rows x (d, m) of a block."""
+        if self.family.log_scale:
+            eta = np.stack((self.place[:-1] @ x[:-1], self.place[-1] * x[-1]))
+        else:
+            eta = self.place.reshape(-1, len(x)) @ x
+        spread = [] if self.spread is None else [self.spread.T @ part for part in jacobians]
+        none = np.zeros(x.shape[1])
+        if len(jacobians) == 1:
+            sizes = _lengths(jacobians[0]), _lengths(spread[0]) if spread else none
+            return Evaluation(eta, *sizes, *self.limits)
+        cover = inner(spread) if spread else NONE
+        return Evaluation(eta, none, none, *self.limits, inner=inner(jacobians), cover=cover)
+
+
+def _products(jacobians: Floats, roots: Floats) -> tuple[Products, ...]:
+    """Return the vectors of roots (k, k, m) of a row, one of each column."""
+    return tuple(Products(jacobians, part) for part in roots.swapaxes(0, 1))
+
+
+def _row_sizes(p: int, loops: Loops, block: Block) -> RowSizes:
+    """Return lengths of scores (p,), curvatures and squares of rows, see `layers`."""
+    curvatures = sum(map(loops.squares, (*block.curvature, *block.minus)))
+    lengths = np.sqrt(loops.squares(block.vectors) / p)
+    return lengths, np.asarray(curvatures / p), block.square, block.counted
+
+
+def _scale_kept(most: float, block: Block) -> Block:
+    """Return a block whose scores, except their last entry, are clipped to length `most`.
 
     That is of the log of a scale: its scores all point the same way where they are long.
     """
-    for block in blocks:
-        first, last = block.vectors[:-1], block.vectors[-1:]
-        with np.errstate(all="ignore"):
-            room = np.sqrt(np.maximum(most * most - last[0] ** 2, 0.0))
-            part = np.minimum(1.0, room / np.maximum(_lengths(first), TINY))
-        yield replace(block, vectors=np.concatenate((part * first, last)))
+    vectors = array_of(block.vectors)
+    first, last = vectors[:-1], vectors[-1:]
+    with np.errstate(all="ignore"):
+        room = np.sqrt(np.maximum(most * most - last[0] ** 2, 0.0))
+        part = np.minimum(1.0, room / np.maximum(_lengths(first), TINY))
+    return replace(block, vectors=np.concatenate((part * first, last)))
 
 
 def _scale_apart(iterate: Iterate) -> Iterate:
-    """Return an iterate as if coefficients and the log of the scale behind them hung not together.
+    """Return an iterate without correlation of coefficients and the log scale behind them.
 
     They do not, where residuals are symmetric: coordinates are to follow no noise there.
     """
@@ -1088,11 +1245,12 @@ def _scale_apart(iterate: Iterate) -> Iterate:
 
 
 def _corner_alone(matrix: Floats) -> Floats:
-    """Return a matrix (p, p) without what links its last row and column to the others."""
+    """Return a matrix (p, p) with zeros in its last row and column off the diagonal."""
     alone = matrix.copy()
     alone[-1, :-1] = alone[:-1, -1] = 0.0
     return alone
 
 
 def _lengths(vectors: Floats) -> Floats:
+    """Return the lengths (m,) of vectors (p, m)."""
     return np.asarray(np.sqrt(np.einsum("pm,pm->m", vectors, vectors)))

@@ -32,7 +32,7 @@ MAX_COUNT_NOISE = 0.1  # sd of that number over it, from which on nothing is pro
 
 
 def options_of(start: Start) -> NoisyMeanOptions:
-    """Return the options of a release that a chain starts from."""
+    """Return the options of the release that a chain starts from."""
     return NoisyMeanOptions(shares=start.shares, clip_bounds=start.clip_bounds)
 
 
@@ -42,13 +42,14 @@ def event(options: NoisyMeanOptions, noise_multiplier: float, rows: int) -> Even
 
 
 def _multipliers(options: NoisyMeanOptions, noise_multiplier: float) -> list[float]:
+    """Return the noise multipliers of the releases, by their shares of mu^2."""
     if options.shares is None:
         raise ValueError("the shares of the releases must be known")
     return [noise_multiplier / math.sqrt(share) for share in options.shares]
 
 
 def settle(options: NoisyMeanOptions, facts: Facts, noise_multiplier: float) -> NoisyMeanOptions:
-    """Return options with nothing left open but the numbers of draws. Raises SpecError."""
+    """Return the options with every field filled in but the numbers of draws. Raises SpecError."""
     planning.check(options.shares, options.clip_bounds)
     if options.shares is not None and options.clip_bounds is not None:
         return options
@@ -57,7 +58,7 @@ def settle(options: NoisyMeanOptions, facts: Facts, noise_multiplier: float) -> 
 
 
 def sd_inflation(options: NoisyMeanOptions, facts: Facts, noise_multiplier: float) -> Floats:
-    """Return (d,) expected sds of the draws over those of the posterior given the rows."""
+    """Return the inflation (d,) of the sd by noise: expected sd of draws over the posterior's."""
     if options.shares is None or options.clip_bounds is None:
         raise ValueError("the releases must be settled")
     variance = planning.variance(facts, noise_multiplier, options.shares, options.clip_bounds)
@@ -107,20 +108,20 @@ def publish(
 
 
 def _pooled(counts: list[tuple[float, float]]) -> tuple[float, float]:
-    """Return a number of rows and its sd from several."""
+    """Return the precision-weighted mean of several (number of rows, sd), with its sd."""
     weights = [sd**-2.0 for _, sd in counts]
     rows = math.fsum(w * count for w, (count, _) in zip(weights, counts, strict=True))
     return rows / math.fsum(weights), math.fsum(weights) ** -0.5
 
 
 def _jump(change: Floats, variance: float) -> float:
-    """Return the squared change between two releases, over the most that noise explains."""
+    """Return the squared change between two releases, over the largest that noise explains."""
     return float((change**2).sum()) / variance / float(chdtri(len(change), SIGNIFICANCE))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisyMean:
-    """A stored release. mean: (d,), that of the rows plus normal noise of this variance.
+    """A stored release. mean: (d,), mean of the rows plus normal noise of this variance.
 
     weight: rows times tempering. jump: largest change between its releases, see _jump. complete:
     noisy number of rows that are not left out, and sd its noise; None where none may be left out.
@@ -134,7 +135,7 @@ class NoisyMean:
     complete_sd: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return lists and numbers that JSON holds."""
+        """Return the record as lists and numbers that JSON can hold."""
         held = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**held, "mean": self.mean.tolist()}
 
@@ -143,7 +144,7 @@ class NoisyMean:
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> "NoisyMean":
-        """Return what to_dict made this of."""
+        """Return the release that to_dict wrote."""
         return cls(**{**stored, "mean": np.array(stored["mean"], np.float64)})
 
     def posterior(self, mean: Floats, precision: Floats, _: RandomSource) -> Normal:
@@ -159,14 +160,14 @@ class NoisyMean:
 
 
 def judge(release: NoisyMean, _: tuple[Floats, Floats] | None) -> Judged:
-    """Judge a release by its own numbers: free."""
+    """Return the verdict, from released numbers alone: free of privacy cost."""
     share = release.variance / (release.variance + 1.0 / release.weight)
     blurred = release.complete_sd > MAX_COUNT_NOISE * (release.complete or 0.0)
     if release.jump <= 1.0 and not blurred:
         remarks = of_complete(release.complete, release.complete_sd)
         return Judged(True, share, "", remarks=remarks)
     if blurred:
-        sentence = "how many rows are complete does not stand out of the noise"
+        sentence = "the noise hides how many rows are complete"
         most = MAX_COUNT_NOISE * (release.complete or 0.0)
         more = release.complete_sd / most if most > 0.0 else None
         return Judged(False, share, sentence, "noise", more)
@@ -175,14 +176,14 @@ def judge(release: NoisyMean, _: tuple[Floats, Floats] | None) -> Judged:
 
 
 def of_complete(rows: float | None, sd: float) -> str:
-    """Say, where rows may be left out, how many were not. A released number."""
+    """Return a note on the released number of complete rows, where rows may be left out."""
     if rows is None:
         return ""
     return f"about {rows:.0f} rows (+- {sd:.0f}) are complete, and these means are theirs"
 
 
 def _within(point: Floats, middle: Floats, max_row_norm: float) -> Floats:
-    """Return point, drawn towards the middle of the declared bounds if it is further than any row.
+    """Return `point`, moved to within max_row_norm of `middle`, where every row lies.
 
     A released point, so that this is free.
     """
@@ -196,7 +197,7 @@ def _within(point: Floats, middle: Floats, max_row_norm: float) -> Floats:
 def released_sum(
     target: Scores, centre: Floats, clip: float, z: float, random: RandomSource
 ) -> tuple[Floats, float, float]:
-    """Release the sum of the rows less centre, each cut to length clip. One Gaussian(z) event.
+    """Release the sum of rows minus centre, each clipped to length clip. One Gaussian(z) event.
 
     Returns (sum, number of rows in it, sd of that number). Where rows may be left out their number
     is released as well and costs nothing: see docs/proofs/missing.md, section 3.
@@ -215,7 +216,7 @@ def released_sum(
 
 
 def _in_few_digits(size: float) -> float:
-    """Return size with ten binary digits, never more: its multiples are exact."""
+    """Return size rounded down to ten binary digits, so that its multiples are exact."""
     digits, exponent = math.frexp(size)
     return math.ldexp(math.floor(digits * 2.0**10), exponent - 10)
 
@@ -226,7 +227,7 @@ def straightened(model: ModelSpec) -> ModelSpec:
 
 
 def passes(options: NoisyMeanOptions, dimension: int) -> int:
-    """Return how often the rows are read."""
+    """Return the number of passes over the rows."""
     return len(options.shares or ())
 
 

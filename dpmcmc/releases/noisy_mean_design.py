@@ -1,4 +1,4 @@
-"""The design of `noisy_mean`: clips and shares of the budget, from the expected variance."""
+"""The design of `noisy_mean`: clips and budget shares that minimise the expected variance."""
 
 import math
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ CLIPS = 25  # tried
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Releases that the planner thinks of. variance: of the mean's error, in known variances."""
+    """Releases that the planner compares. variance: of the mean's error, in known variances."""
 
     shares: tuple[float, ...]
     clip_bounds: tuple[float, ...]
@@ -34,7 +34,7 @@ class Choice:
 
 
 def check(shares: tuple[float, ...] | None, clip_bounds: tuple[float, ...] | None) -> None:
-    """Refuse impossible numbers. Raises SpecError."""
+    """Refuse shares or clips that are out of range. Raises SpecError."""
     if shares is not None:
         if not 1 <= len(shares) <= MOST_RELEASES or not all(1e-9 <= s <= 1.0 for s in shares):
             raise SpecError("/sampler/shares", f"must be 1 to {MOST_RELEASES} numbers up to 1")
@@ -48,7 +48,7 @@ def check(shares: tuple[float, ...] | None, clip_bounds: tuple[float, ...] | Non
 
 
 def moments(clip: float, dimension: int, max_row_norm: float, first: bool) -> tuple[float, float]:
-    """Return clipped_moments, or (1, 0) where no row is cut.
+    """Return clipped_moments, or (1, 0) where no row is clipped.
 
     A first release is centred at the middle of the declared bounds, whose corners have norm
     max_row_norm.
@@ -58,7 +58,7 @@ def moments(clip: float, dimension: int, max_row_norm: float, first: bool) -> tu
 
 @lru_cache(maxsize=4096)
 def clipped_moments(clip: float, dimension: int) -> tuple[float, float]:
-    """Return (slope, excess) of x cut to length clip, x ~ N(0, I).
+    """Return (slope, excess) of x clipped to length clip, x ~ N(0, I).
 
     slope: what a small move of x's mean moves the mean of the cut x by. excess: variance of
     (cut x) / slope - x in each coordinate; they are uncorrelated with x (Stein's identity).
@@ -74,14 +74,14 @@ def clipped_moments(clip: float, dimension: int) -> tuple[float, float]:
 
 
 def noise_variance(slope: float, excess: float, clip: float, z: float, rows: float) -> float:
-    """Return the variance of a released mean around the rows' mean, each coordinate."""
+    """Return the variance of a released mean around the rows' mean, for each coordinate."""
     return excess / rows + (2.0 * clip * z / (rows * slope)) ** 2
 
 
 def variance(
     facts: Facts, z: float, shares: tuple[float, ...], clip_bounds: tuple[float, ...]
 ) -> float:
-    """Return the error's variance of all releases weighed together."""
+    """Return the error variance of all releases, precision-weighted together."""
     parts = [
         1.0 / _error(facts, z / math.sqrt(share), clip, not number)
         for number, (share, clip) in enumerate(zip(shares, clip_bounds, strict=True))
@@ -90,6 +90,7 @@ def variance(
 
 
 def _error(facts: Facts, z: float, clip: float, first: bool) -> float:
+    """Return the error variance of one release."""
     d = len(facts.assumptions.guess.width)
     clipped = moments(clip, d, facts.max_row_norm, first)
     return noise_variance(*clipped, clip, z, facts.assumptions.rows)
@@ -98,7 +99,7 @@ def _error(facts: Facts, z: float, clip: float, first: bool) -> float:
 def best(
     facts: Facts, z: float, clip_bound: float | None, shares: tuple[float, ...] | None
 ) -> Choice:
-    """Return the fewest releases whose mean has about the least variance of all.
+    """Return the fewest releases whose mean has about the least variance.
 
     Of the last clips that are about as good the widest: it is right for rows that are less normal
     than the model says.
@@ -112,7 +113,7 @@ def best(
 
 
 def _all_shares() -> list[tuple[float, ...]]:
-    """One release alone, or cheap ones before it."""
+    """Return the budget shares to compare: one release, or cheap ones before it."""
     cheap = product(range(1, MOST_RELEASES), TRIED_SHARES)
     return [(1.0,), *((share,) * n + (1.0 - n * share,) for n, share in cheap)]
 
@@ -120,7 +121,7 @@ def _all_shares() -> list[tuple[float, ...]]:
 def _choices(
     facts: Facts, z: float, clip_bound: float | None, shares: tuple[float, ...]
 ) -> list[Choice]:
-    """Return releases of these shares, with each last clip that is worth trying."""
+    """Return releases of these shares, one for each last clip that is compared."""
     candidates = _clips(facts, z, clip_bound, shares)
     return [Choice(shares, clips, variance(facts, z, shares, clips)) for clips in candidates]
 
@@ -128,7 +129,7 @@ def _choices(
 def _clips(
     facts: Facts, z: float, clip_bound: float | None, shares: tuple[float, ...]
 ) -> list[tuple[float, ...]]:
-    """Return the clips worth trying: what is known after each release narrows the next."""
+    """Return the clips to compare: each release narrows those after it."""
     d, max_row_norm = len(facts.assumptions.guess.width), min(facts.max_row_norm, WIDEST_CLIP)
     sure, room, least = (
         math.sqrt(float(chdtri(d, p))) for p in (MISS_PROBABILITY, PILOT_TAIL, CUT)
@@ -150,6 +151,6 @@ def _clips(
 
 
 def _rounded(clip: float) -> float:
-    """Return clip with few digits, never less."""
+    """Return clip rounded up to few digits."""
     step = 10.0 ** (math.floor(math.log10(clip)) - 3)
     return math.ceil(clip / step) * step

@@ -18,7 +18,17 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families import MODELS
 from dpmcmc.families.assumptions import Assumptions
-from dpmcmc.families.scores.base import SEVERAL, TINY, Family, ScaleFamily, is_additive, is_skewed
+from dpmcmc.families.scores.base import (
+    SEVERAL,
+    TINY,
+    Family,
+    ScaleFamily,
+    ShapedFamily,
+    is_additive,
+    is_apart,
+    is_measured,
+    is_skewed,
+)
 from dpmcmc.families.scores.given import (
     first_slope,
     heaviest_of,
@@ -33,6 +43,7 @@ from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import Table
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec
 from dpmcmc.inputs.streamed import AnyRows
+from dpmcmc.mechanisms.arrow_sums import MOST_CELLS
 from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
@@ -40,6 +51,7 @@ from dpmcmc.privacy.sites import LEAST_MULTIPLIER
 from dpmcmc.releases import (
     grouped,
     grouped_posterior,
+    hurdles,
     newton_path,
     quadratic_steps,
     scales,
@@ -89,6 +101,7 @@ def pooled(
     fixed: bool,
     log_scale: bool = False,
     skewed: bool = False,
+    apart: bool = False,
     heaviest: float = 1.0,
     indicators: Floats | None = None,
     log_shift: float | None = None,
@@ -97,18 +110,19 @@ def pooled(
     most: Floats | float | None = None,
     odds: bool = False,
     ordered: bool = False,
+    hurdle: bool = False,
     asked: bool = False,
     prior: Normals | None = None,
 ) -> Quadratic:
-    """Return iterates in the same coordinates pooled, weighted by the inverse noise variance.
+    """Return the quadratic of iterates in the same coordinates, pooled by inverse noise variance.
 
     Of more than two, what is kept of all but the last is one look, as they say it together.
     additive: whether a scale is an sd in units of the predictor; what it was taken to be then
     divides all of an iterate, so that both are brought to the last one's. log_scale: whether the
-    last coefficient is that of a scale; skewed: and hangs together with the others. most: largest
-    curvature of all rows in any direction, or (p,) of each coefficient, for a scale of 1. prior: of
-    the job, where it decides where the posterior lies, and so how far from the places; None where
-    rows alone are taken to.
+    last coefficient is that of a scale; skewed: and hangs together with the others. apart: and is
+    no unit of predictors. most: largest curvature of all rows in any direction, or (p,) of each
+    coefficient, for a scale of 1. prior: of the job, where it decides where the posterior lies, and
+    so how far from the places; None where rows alone are taken to.
     """
     own = _scale(iterates, fixed=fixed)
     units = np.array([(iterate.scale / own) ** 2 if additive else 1.0 for iterate in iterates])
@@ -134,19 +148,21 @@ def pooled(
         there = np.array([ordered_cuts.changes(last, white, step) <= FAR_APART for step in steps])
         there = there * 1.0
     if odds:
-        there = np.array([not _far_apart(i, iterates[-1], rows, len(white.root)) for i in iterates])
+        d = len(white.root)
+        there = np.array([not _far_apart(i, iterates[-1], rows, d, d * hurdle) for i in iterates])
     if log_scale:
-        apart = SKEWED_APART if skewed else SCALES_APART
-        there = (np.abs(places[:, -1] - places[-1, -1]) <= apart) * 1.0
+        far = SKEWED_APART if skewed or apart else SCALES_APART
+        there = (np.abs(places[:, -1] - places[-1, -1]) <= far) * 1.0
     by_score, by_curve = _weights(score_sds, there), _weights(curve_sds, there)
     left_sd = unseen_sd = 0.0
     if asked:
         curve, curve_sd = np.tensordot(by_curve, curves, 1), np.linalg.norm(by_curve * curve_sds)
-        lifted = _lifted(curve, float(curve_sd))
+        lifted = _raised_to_noise(curve, float(curve_sd))
         away = _away(iterates, scores[-1], lifted, prior)
         cut = units * [iterate.sums.rows * iterate.cut_curve for iterate in iterates]
         lost = np.linalg.norm(away, axis=1) * np.hypot(curve_sd * 0.5**0.5, cut / len(curve) ** 0.5)
-        own_white = beside(white, math.exp(iterates[-1].place[-1])) if log_scale else white
+        unit = math.exp(iterates[-1].place[-1]) if log_scale and not apart else 1.0
+        own_white = beside(white, unit) if log_scale else white
         moves = _units(iterates[-1], own_white, ordered=ordered)
         bent = 0.0 * ones if additive else _bent(lifted, away, iterates[-1].root, moves)
         lost = np.hypot(lost, bent)
@@ -156,6 +172,7 @@ def pooled(
         unseen_sd = float(by_score @ unseen)
         hidden = float(np.linalg.norm(by_score @ (cut[:, None] * away))) / len(curve) ** 0.5
         left_sd = math.hypot(float(by_score @ left), hidden, float(by_score @ bent))
+    measured = iterates[-1].place if log_scale and not apart else None
     told_rows, rows_sds = (
         np.array([getattr(iterate.sums, part) for iterate in iterates]) for part in ROWS
     )
@@ -166,6 +183,12 @@ def pooled(
     as_two = np.zeros((2, len(iterates)))
     as_two[0, :-1], as_two[1, -1] = first / first.sum(), 1.0
     near = [_joined_scale(iterates[:-1], as_two[0, :-1]), iterates[-1]] if scaled else []
+    varied = 1.0
+    if hurdle:
+        noise_weights = _weights(np.array([iterate.sums.sds[2] for iterate in iterates]), ones)
+        varied = hurdles.dispersion(iterates, noise_weights, white)
+    elif has_scale and not additive:
+        varied = _dispersion(iterates, asked=asked)
     return Quadratic(
         place=by_score @ places,
         root=iterates[-1].root,
@@ -189,7 +212,8 @@ def pooled(
         scaled=scaled,
         log_scale=log_scale,
         skewed=skewed,
-        dispersion=_dispersion(iterates, asked=asked) if has_scale and not additive else 1.0,
+        apart=apart,
+        dispersion=varied,
         clip=min(
             iterate.clip / (1.0 if additive or asked else max(iterate.scale, 1.0))
             for iterate in iterates
@@ -207,7 +231,8 @@ def pooled(
         first_place=iterates[0].place if len(iterates) > 2 else None,
         odds=odds,
         ordered=ordered,
-        most=_most(most, own if additive else 1.0, iterates[-1].place if log_scale else None),
+        hurdle=hurdle,
+        most=_most(most, own if additive else 1.0, measured),
         robust=not asked,
         left_sd=left_sd,
         unseen_sd=unseen_sd,
@@ -217,7 +242,7 @@ def pooled(
 
 
 def _most(most: Floats | float | None, scale: float, place: Floats | None) -> Floats | float | None:
-    """Return the largest curvature at this scale. place: whose last number is its log, if any."""
+    """Return the largest curvature at this scale. place: holds the log scale last, if estimated."""
     if most is None or place is None:
         return None if most is None else most / scale**2
     each = np.full(len(place), most) * math.exp(-2.0 * place[-1])
@@ -225,15 +250,15 @@ def _most(most: Floats | float | None, scale: float, place: Floats | None) -> Fl
     return each
 
 
-def _lifted(curve: Floats, curve_sd: float) -> Floats:
-    """Return a curvature (p, p) with eigenvalues of no less than what its noise alone has."""
+def _raised_to_noise(curve: Floats, curve_sd: float) -> Floats:
+    """Return a curvature (p, p) with eigenvalues raised to those of its noise alone."""
     values, vectors = np.linalg.eigh(curve)
     safe = np.maximum(values, math.sqrt(2.0 * len(values)) * curve_sd)
     return np.asarray((vectors * safe) @ vectors.T)
 
 
 def _joined_scale(iterates: Sequence[Iterate], weights: Floats) -> Iterate:
-    """Return one of these iterates, with a scale of the residuals as they say it together.
+    """Return the first iterate with the residual scale pooled over all of them.
 
     weights: (k,), of their places. A mean square at one place is the squared scale plus the squared
     distance from there to the mean: what distances from the joint place add on average is taken
@@ -259,7 +284,7 @@ def _joined_scale(iterates: Sequence[Iterate], weights: Floats) -> Iterate:
 def _away(
     iterates: Sequence[Iterate], score: Floats, whole: Floats, prior: Normals | None
 ) -> Floats:
-    """Return (k, p) the way from each place to the mode, by the last score, in its coordinates.
+    """Return (k, p), the distance from each expansion point to the mode by the last score.
 
     whole: (p, p) curvature, positive.
     """
@@ -286,7 +311,7 @@ def _units(last: Iterate, white: Whitening, *, ordered: bool) -> Floats:
 
 
 def _bent(curve: Floats, away: Floats, root: Floats, own: Floats) -> Floats:
-    """Return (k,) by how much, a coefficient, a tangent misses a score so far away (k, p).
+    """Return (k,) the relative error of linearising the score over distances (k, p).
 
     By half of the change of the log of rows' slopes, which is about that of their predictors. own:
     (p, p), moves that change these by about 1.
@@ -299,16 +324,20 @@ def _bent(curve: Floats, away: Floats, root: Floats, own: Floats) -> Floats:
     return np.asarray(bent)
 
 
-def _far_apart(iterate: Iterate, last: Iterate, rows: int, size: int) -> bool:
-    """Return whether rows with a rare response look different from the two places."""
+def _far_apart(iterate: Iterate, last: Iterate, rows: int, size: int, first: int = 0) -> bool:
+    """Return whether rows with a rare response differ between the two expansion points.
+
+    first: of coefficients, from which on they are of log odds.
+    """
     back = np.linalg.inv(last.root)
-    step = (last.place - iterate.place).reshape(1, -1, size)
+    step = (last.place - iterate.place)[first:].reshape(1, -1, size)
     counted = rows * weighted(last.sums.curvature, last.sums.noise)
-    return shares.changes(back.T @ last.sums.curvature @ back, counted, step) > FAR_APART
+    curve = (back.T @ last.sums.curvature @ back)[first:, first:]
+    return shares.changes(curve, counted, step) > FAR_APART
 
 
 def _spreads(iterates: Sequence[Iterate]) -> Floats | None:
-    """Return (2, p, p) what slopes are means over, where that decides what scores say.
+    """Return (2, p, p) covariances over which slopes are averaged, where scores depend on them.
 
     Of the first look and the last.
     """
@@ -317,7 +346,7 @@ def _spreads(iterates: Sequence[Iterate]) -> Floats | None:
 
 
 def _scale(iterates: Sequence[Iterate], *, fixed: bool) -> float:
-    """Return the scale of the residuals, of all iterates, each weighted by its noise."""
+    """Return the residual scale, pooled over iterates by inverse noise variance."""
     if fixed or not iterates[-1].tau_sd:
         return iterates[-1].scale * (1.0 if fixed else iterates[-1].tau)
     scale, tau, tau_sd = (
@@ -328,7 +357,7 @@ def _scale(iterates: Sequence[Iterate], *, fixed: bool) -> float:
 
 
 def _dispersion(iterates: Sequence[Iterate], *, asked: bool) -> float:
-    """Return residuals over those of the model's counts.
+    """Return the dispersion: residual sd over that of the model's counts.
 
     Of the model's own answer by the variance of scores; where that does not stand out of its noise,
     by the cut squares of the way there.
@@ -348,7 +377,7 @@ def _dispersion(iterates: Sequence[Iterate], *, asked: bool) -> float:
 
 
 def _weights(sds: Floats, there: Floats) -> Floats:
-    """Return weights by the inverse variance. there: 0 for what is not to count, else 1."""
+    """Return inverse-variance weights. there: 0 excludes an iterate, 1 includes it."""
     inverse = there * sds**-2.0
     return np.asarray(inverse / inverse.sum())
 
@@ -379,9 +408,17 @@ REAL_CLIPS = {
     "log": (10.0, 3.0),
     "softmax": (5.0, 1.5),
     "cumulative": (5.0, 1.5),
+    "hurdle": (10.0, 3.0),
 }
 # n mu^2 for each coefficient over the least, from which on nine of ten such results are reliable
-PLANNED_INFORMATION = {"identity": 1.6, "logit": 2.0, "log": 5.0, "softmax": 6.6, "cumulative": 3.0}
+PLANNED_INFORMATION = {
+    "identity": 1.6,
+    "logit": 2.0,
+    "log": 5.0,
+    "softmax": 6.6,
+    "cumulative": 3.0,
+    "hurdle": 10.0,
+}
 # where the sd is in proportion to the mean: few responses far above it may move the answer
 PLANNED_PROPORTIONAL = 200.0
 # and residuals of real counts over those of Poisson ones
@@ -408,7 +445,7 @@ class Rows:
     that one row can have about its predictors, in units of the residual precision where there is
     one; None where that is not known. may_stop: whether a hopeless path ends early. ends: declared
     bounds of the response, in the units of y; None where they are not known. box: the same (d,) of
-    covariates. groups: of a model that has some.
+    covariates. groups: of a model that has some. smooths: as Quadratic has them.
     """
 
     family: Family
@@ -421,17 +458,18 @@ class Rows:
     classes: int = 1
     white: Whitening | None = None
     indicators: NDArray[np.bool_] | None = None
-    largest_slope: float | None = None
+    largest_slope: float | tuple[float, float] | None = None
     may_stop: bool = False
     unit_rows: int = 1
     intercept: bool = False
     ends: tuple[float, float] | None = None
     box: tuple[Floats, Floats] | None = None
     groups: grouped.Groups | None = None
+    smooths: tuple[Floats, Floats] | None = None
 
 
 def family_of(model: ModelSpec) -> Family:
-    """Return the family of a model. Raises SpecError where it is not released here."""
+    """Return a model's family of scores. Raises SpecError where noisy_quadratic has none."""
     family = MODELS[model.family].rows(model.options)
     if family is None:
         raise SpecError("/model/family", f"noisy_quadratic does not release {model.family}")
@@ -439,17 +477,19 @@ def family_of(model: ModelSpec) -> Family:
 
 
 def opened(design: Design, spec: JobSpec, source: AnyRows) -> Rows:
-    """Return what `publish` reads. Nothing is compiled for it."""
+    """Return the opened rows that `publish` reads. Nothing is compiled for it."""
     family, form = family_of(spec.model), MODELS[spec.model.family].form(design, spec)
     unit_rows = design.schema.unit_rows
     unit = MODELS[spec.model.family].unit(design, spec.model)
     family, responses = packing(family, design, spec.model, unit)
 
     def build(table: Table) -> HeldRows:
+        """Return the rows of a table, as covariates and responses."""
         x, y = design.build(table)
         counted = np.where(np.isnan(y), 0.0, 1.0) if design.gappy else None
         cells = None if design.grouping is None else design.grouping.codes(table)
-        return HeldRows(x, responses(table, np.nan_to_num(y)), counted, cells)
+        y = np.nan_to_num(y) if design.gaps else y
+        return HeldRows(x, responses(table, y), counted, cells)
 
     names, width = columns_read(design, spec.model), len(design.parameters)
     data: DesignRows
@@ -462,7 +502,7 @@ def opened(design: Design, spec: JobSpec, source: AnyRows) -> Rows:
         start = form.start.copy()
     elif INTERCEPT in design.parameters:
         ends = form.public.response
-        ends = logs_of(family, np.asarray(ends)) if family.link == "log" else ends
+        ends = logs_of(family, np.asarray(ends)) if family.link in ("log", "hurdle") else ends
         middle = 0.0 if family.link == "logit" else float(np.mean(ends))
         start[design.parameters.index(INTERCEPT)] = middle - design.middle_offset / unit
     tempering = spec.model.tempering or 1.0
@@ -480,37 +520,61 @@ def opened(design: Design, spec: JobSpec, source: AnyRows) -> Rows:
         ends=(float(form.public.response[0]), float(form.public.response[1])),
         box=(np.array(design.lower), np.array(design.upper)),
         groups=_groups(design, spec, unit),
+        smooths=_smooths(design, spec, unit, len(start)),
     )
 
 
+def _smooths(design: Design, spec: JobSpec, unit: float, size: int) -> tuple[Floats, Floats] | None:
+    """Return what is stored of smooths, or None. size: unit of a position.
+
+    unit: of positions.
+    """
+    if not design.smooths:
+        return None
+    family = MODELS[spec.model.family].rows(spec.model.options)
+    p = len(design.parameters) if family is None or not family.log_scale else size
+    columns = np.zeros((2, p))
+    for k, smooth in enumerate(design.smooths):
+        columns[0, list(smooth.penalised)], columns[1, list(smooth.penalised)] = k + 1, smooth.sizes
+    sds = MODELS[spec.model.family].prior(design, spec.model)[1][-len(design.smooths) :]
+    return columns, np.stack((sds / unit, np.zeros(len(sds))))
+
+
 def _groups(design: Design, spec: JobSpec, unit: float) -> grouped.Groups | None:
-    """Return the groups of a model; None of one without. unit: of positions."""
+    """Return the groups of a model, or None. unit: of positions."""
     if design.grouping is None:
         return None
-    sds = MODELS[spec.model.family].prior(design, spec.model)[1]
-    return grouped.Groups(design.grouping.count, float(sds[-1]) / unit)
+    groups, sds = design.grouping, MODELS[spec.model.family].prior(design, spec.model)[1]
+    scales = tuple((sds[-len(groups.sds) :] / unit).tolist())
+    return grouped.Groups(groups.count, scales, design.slope, groups.related)
 
 
-def _largest_slope(family: Family, classes: int, most: float) -> float | None:
-    """Return the information that one row can have about its predictors. most: largest response.
+def _largest_slope(family: Family, classes: int, most: float) -> float | tuple[float, float] | None:
+    """Return the largest information of one row about its predictors. most: largest response.
 
-    Fitted counts add up to no more than the counts do. None of ordered categories, of which cuts
+    And about the log of its scale, where that is apart, or about the log odds of a zero. Fitted
+    counts add up to no more than the counts do. None of ordered categories, of which cuts
     may be as close together as they like.
     """
     heaviest = most_of(family)
     if family.link == "cumulative":
         return None
+    if is_apart(family):
+        of_predictor, of_scale = cast("ShapedFamily", family).largest_information(most)
+        return heaviest * of_predictor, heaviest * of_scale
     if family.log_scale:
         return heaviest * cast("ScaleFamily", family).sharpest
     if family.link == "identity":
         return heaviest
+    if family.link == "hurdle":
+        return heaviest * (most + 0.5), heaviest * 0.25
     if family.link == "log":  # where the score is 0, slopes y / mu add up to the rows
         return heaviest * (1.0 if family.variance.proportional else most + 0.5)
     return heaviest * (0.25 if classes == 1 else 0.5)
 
 
 def event(options: NoisyQuadraticOptions, noise_multiplier: float, rows: int) -> Event:
-    """Return all iterates and the whitening. Proof: docs/proofs/noisy_quadratic.md."""
+    """Return the event of all iterates and the whitening. Proof: docs/proofs/noisy_quadratic.md."""
     num_far, asked = options.num_far or NUM_FAR, options.estimand == "model"
     steps, z = options.num_joint, noise_multiplier
     first = z if steps is None else grouped.multipliers(z, steps)[0]
@@ -520,12 +584,12 @@ def event(options: NoisyQuadraticOptions, noise_multiplier: float, rows: int) ->
     return path if steps is None else grouped.event(z, path, steps)
 
 
-def usual_far(family: str) -> int:
-    """Return the number of far iterates that a family has where none is asked for."""
+def usual_far(family: str, *, known_scale: bool = False) -> int:
+    """Return a family's default number of far iterates."""
     known = FAMILIES[family]
     several = known.link in ("log", *SEVERAL) or known.log_scale
     trials = known.link == "logit" and known.has_scale
-    if is_skewed(known):
+    if is_skewed(known) or (is_apart(known) and not known_scale):
         return MOST_USUAL_FAR
     return MORE_FAR if several or trials else NUM_FAR
 
@@ -533,7 +597,7 @@ def usual_far(family: str) -> int:
 def settle(
     options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float
 ) -> NoisyQuadraticOptions:
-    """Return options with nothing left open but the numbers of draws. Raises SpecError."""
+    """Return the options with every field filled in but the numbers of draws. Raises SpecError."""
     num_far, estimand = options.num_far, options.estimand or DEFAULT_ESTIMAND
     options = replace(options, estimand=estimand)
     options = replace(options, num_joint=_joint_steps(options, facts, noise_multiplier))
@@ -541,7 +605,8 @@ def settle(
     first = newton_path.round_multipliers(noise_multiplier, options.rounds or 1)[0]
     if num_far is None:
         each = _by_units(facts).rows / first**2 / len(facts.prior)
-        num_far = usual_far(facts.family) + (AND_MORE if each > GENEROUS else 0)
+        usual = usual_far(facts.family, known_scale=facts.known_scale)
+        num_far = usual + (AND_MORE if each > GENEROUS else 0)
     if type(num_far) is not int or not LEAST_FAR <= num_far <= MOST_FAR:
         raise SpecError(
             "/sampler/num_far", f"must be a whole number between {LEAST_FAR} and {MOST_FAR}"
@@ -551,8 +616,14 @@ def settle(
             f"must be model for {facts.family}: a robust fit is of no mean of skewed responses"
         )
         raise SpecError("/sampler/estimand", message)
-    if FAMILIES[facts.family].log_scale and estimand == "robust":
+    if is_apart(FAMILIES[facts.family]) and not facts.known_scale and estimand == "robust":
+        message = f"must be model for {facts.family} whose scale is estimated"
+        raise SpecError("/sampler/estimand", message)
+    if is_measured(FAMILIES[facts.family]) and estimand == "robust":
         message = f"must be model for {facts.family}, which is a robust regression by itself"
+        raise SpecError("/sampler/estimand", message)
+    if FAMILIES[facts.family].link == "hurdle" and estimand == "robust":
+        message = f"must be model for {facts.family}: weighted rows have other shares of zeros"
         raise SpecError("/sampler/estimand", message)
     if FAMILIES[facts.family].link == "cumulative" and estimand == "robust":
         message = f"must be model for {facts.family}: its cuts are not those of weighted rows"
@@ -568,7 +639,7 @@ def settle(
 def _joint_steps(
     options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float
 ) -> int | None:
-    """Return the number of joint steps before the last; None of a model without groups.
+    """Return the number of joint steps before the last; None without groups.
 
     Raises SpecError on what models with groups cannot have.
     """
@@ -588,14 +659,12 @@ def _joint_steps(
     if facts.unit_rows > 1:
         message = "must be 1 for a model with groups, which takes rows as independent"
         raise SpecError("/privacy/max_rows", message)
-    if len(facts.prior) + facts.groups > MOST_COEFFICIENTS:
-        message = (
-            f"{facts.groups} groups beside {len(facts.prior)} parameters; at most"
-            f" {MOST_COEFFICIENTS} are released together: take coarser groups"
-        )
+    effects = facts.groups * facts.effects
+    if effects > MOST_CELLS:
+        message = f"{effects} effects of groups; at most {MOST_CELLS} are released: take fewer"
         raise SpecError("/model/formula", message)
     if steps is None:
-        cells = facts.groups + len(facts.prior)
+        cells = effects + len(facts.prior)
         steps = grouped.usual_steps(cells, facts.assumptions.rows, noise_multiplier)
     if type(steps) is not int or not 1 <= steps <= grouped.MOST_STEPS:
         raise SpecError(field, f"must be a whole number between 1 and {grouped.MOST_STEPS}")
@@ -603,7 +672,7 @@ def _joint_steps(
 
 
 def _rounds(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> int | None:
-    """Return the number of rounds. Raises SpecError where it is none.
+    """Return the number of rounds, or None. Raises SpecError where it is out of range.
 
     Where it is left to the planner as many as leave the first one a budget of which a reliable
     result may be expected, by public facts.
@@ -623,12 +692,12 @@ def _rounds(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: floa
 
 
 def _by_units(facts: Facts) -> Assumptions:
-    """Return the assumptions for units, each of which adds to the sums as one row does."""
+    """Return the assumptions with units in place of rows."""
     return replace(facts.assumptions, rows=facts.assumptions.rows // facts.unit_rows)
 
 
 def sd_inflation(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> Floats:
-    """Return (d,) expected sds of the draws over those of the posterior given the rows.
+    """Return the inflation (d,) of the sd by noise: expected sd of draws over the posterior's.
 
     In coordinates in which the rows have second moments 1 the noise of the score is the same in all
     directions. The score of a row is clipped to norm c sqrt(p), c as on the Newton path.
@@ -658,7 +727,7 @@ def sd_inflation(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier:
 def misfit(
     options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float
 ) -> tuple[float, float]:
-    """Return by how much draws are wider where responses are as real ones, see Release.misfit."""
+    """Return the inflation of the sd where responses deviate from the model as real ones do."""
     if options.estimand != "model" or facts.assumptions.guess.longest:
         return 1.0, 1.0  # bounded scores are planned by real responses as they are
     near = _near(options, noise_multiplier)
@@ -670,7 +739,7 @@ def misfit(
 
 
 def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> bool:
-    """Return whether a reliable result is not to be expected of nine jobs in ten."""
+    """Return whether fewer than nine in ten jobs are expected to be reliable."""
     asked = options.estimand == "model"
     real = asked and not facts.assumptions.guess.longest
     family = FAMILIES[facts.family]
@@ -680,7 +749,7 @@ def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) 
     more = more if real else 1.0
     if facts.groups:
         link, rows = FAMILIES[facts.family].link, facts.assumptions.rows
-        if grouped.hidden(facts.groups, rows, noise_multiplier, link):
+        if grouped.hidden(facts.groups, rows, noise_multiplier, link, facts.effects):
             return True
     return _hidden(options, facts, noise_multiplier, more)
 
@@ -711,13 +780,13 @@ def _near(options: NoisyQuadraticOptions, noise_multiplier: float) -> float:
 
 
 def blurred(noise_multiplier: float, d: int, rows: int) -> float:
-    """Return the noise of a job's whitening, over what it sees, in round coordinates."""
+    """Return the whitening's noise relative to the moments, in whitened coordinates."""
     z = noise_multiplier * math.sqrt(whitening.ITERATIONS / newton_path.WHITENING_SHARE)
     return math.sqrt(2.0) * whitening.CUT_RATIO * d * z / rows * math.sqrt(2.0 * d)
 
 
 def _blur(z: float, p: int, rows: float) -> float:
-    """Return the noise of the last curvature, over the curvature, in round coordinates."""
+    """Return the last curvature's noise relative to it, in whitened coordinates."""
     return (
         math.sqrt(2.0 / newton_path.MOST_CURVE)
         * quadratic_steps.MIN_WEIGHT_CUT
@@ -736,7 +805,7 @@ def released(
     random: RandomSource,
     white: Whitening | None = None,
 ) -> Quadratic:
-    """Return what is stored. Privacy: event(options). Never raises on rows.
+    """Return the stored release. Privacy: event(options). Never raises on rows.
 
     white: coordinates of the same columns that were paid for before; what it costs then is
     newton_budget.event(z, num_far, paid=True), all of it spent on the iterates.
@@ -744,12 +813,15 @@ def released(
     problem = _problem(rows, max_row_norm, options, z, white)
 
     def hopeless(white: Whitening, iterates: tuple[Iterate, Iterate]) -> str:
+        """Return why the path is hopeless, by the verdict on these iterates; else ""."""
         # whether n mu^2 is enough was told by the plan: rows alone decide here
-        return verdict(_kept(rows, problem, white, iterates, LEAST_MULTIPLIER), _judged(rows)).short
+        return verdict(
+            _stored(rows, problem, white, iterates, LEAST_MULTIPLIER), _judged(rows)
+        ).short
 
     path = replace(problem, hopeless=hopeless) if rows.may_stop else problem
     mode = newton_path.find_mode(path, options.num_far or NUM_FAR, random)
-    release = replace(_kept(rows, problem, mode.white, mode.iterates, z), stopped=mode.stopped)
+    release = replace(_stored(rows, problem, mode.white, mode.iterates, z), stopped=mode.stopped)
     return replace(release, part=counted_part(release, _judged(rows)))
 
 
@@ -760,7 +832,7 @@ def in_rounds(
     z: float,
     random: RandomSource,
 ) -> Iterator[Quadratic]:
-    """Yield what is stored after each round: of all rounds so far together.
+    """Yield the stored release after each round, pooled over all rounds so far.
 
     Where that is unreliable and the last round by itself is not, as where earlier ones had to clip
     more or looked from far away, it is that of the last one.
@@ -773,15 +845,15 @@ def in_rounds(
     taken = newton_path.in_rounds(problem, options.num_far or NUM_FAR, len(multipliers), random)
     for k, (z_round, (white, iterates)) in enumerate(zip(multipliers, taken, strict=True)):
         spent += z_round**-2.0
-        together = _kept(rows, problem, white, iterates, 1.0 / math.sqrt(spent))
+        together = _stored(rows, problem, white, iterates, 1.0 / math.sqrt(spent))
         if k and not verdict(together, _judged(rows)).reliable:
-            alone = _kept(rows, problem, white, iterates[-2:], z_round)
+            alone = _stored(rows, problem, white, iterates[-2:], z_round)
             together = alone if verdict(alone, _judged(rows)).reliable else together
         yield replace(together, rounds=k + 1, part=counted_part(together, _judged(rows)))
 
 
 def no_hope(release: Quadratic, noise_multiplier: float, prior: Normals | None) -> str:
-    """Return why no reliable answer will come of an unreliable release by so little noise.
+    """Return why later rounds cannot make an unreliable release reliable; else "".
 
     Empty where one may come. As on a Newton path: where rows would not stand out of less noise than
     that, and not of as much. noise_multiplier: of all rounds together. prior: as in `verdict`.
@@ -802,7 +874,7 @@ def _problem(
     z: float,
     white: Whitening | None,
 ) -> newton_path.Problem:
-    """Return what a Newton path starts from."""
+    """Return the Newton path's problem: rows, clips and public facts."""
     p = rows.data.width * rows.classes + rows.family.log_scale
     p = len(rows.start) if rows.family.link == "cumulative" else p
     mean, precision = _on_the_way(rows, p)
@@ -827,18 +899,19 @@ def _problem(
     )
 
 
-def _kept(
+def _stored(
     rows: Rows,
     problem: newton_path.Problem,
     white: Whitening,
     iterates: Sequence[Iterate],
     z: float,
 ) -> Quadratic:
-    """Return what is stored of near iterates. z: noise multiplier of all that was released."""
+    """Return the stored release of near iterates. z: noise multiplier of the whole release."""
     # the rate of a rare category has the likelihood of a count where rows are independent
     family = rows.family
     counts = family.link == "log" and not is_additive(family) and rows.unit_rows == 1
-    return pooled(
+    counts = counts and not family.log_scale
+    release = pooled(
         iterates,
         white,
         problem.rows,
@@ -848,37 +921,48 @@ def _kept(
         has_scale=family.has_scale,
         fixed=rows.fixed,
         log_scale=family.log_scale,
-        skewed=is_skewed(family),
+        skewed=is_skewed(family) and is_measured(family),
+        apart=is_apart(family),
         heaviest=heaviest_of(family),
         indicators=None if rows.indicators is None else rows.indicators.astype(np.float64),
         log_shift=shift_of(rows.family) if counts else None,
         by_counts=counts and problem.asked and bool(np.isfinite(family.variance.size)),
         several_rows=rows.unit_rows > 1,
         most=_largest(rows, problem),
-        odds=rows.family.link in ("logit", "softmax") and has_intercept(white),
+        odds=rows.family.link in ("logit", "softmax", "hurdle")
+        and not rows.family.log_scale
+        and has_intercept(white),
         ordered=rows.family.link == "cumulative",
+        hurdle=rows.family.link == "hurdle",
         asked=problem.asked,
         prior=_judged(rows),
     )
+    if rows.smooths is None:
+        return release
+    return replace(release, smooth=rows.smooths[0], smooth_priors=rows.smooths[1])
 
 
 def _judged(rows: Rows) -> Normals | None:
-    """Return the prior that a verdict is by; None where the likelihood is quadratic."""
+    """Return the prior that the verdict uses; None where the likelihood is quadratic."""
     return None if rows.family.quadratic else (rows.prior_mean, rows.prior)
 
 
 def _largest(rows: Rows, problem: newton_path.Problem) -> Floats | float | None:
-    """Return the largest curvature of all rows, for a scale of 1, see pooled."""
+    """Return the largest curvature of all rows together, at scale 1: see pooled."""
     if rows.largest_slope is None:
         return None
-    most = problem.rows * rows.largest_slope * problem.max_row_norm**2
+    each = rows.largest_slope
+    slope, of_scale = each if isinstance(each, tuple) else (each, each)
+    most = problem.rows * slope * problem.max_row_norm**2
+    if rows.family.link == "hurdle":
+        return np.repeat([most, of_scale / slope * most], rows.data.width)
     if not rows.family.log_scale:
         return most
-    return np.append(np.full(problem.size - 1, most), problem.rows * rows.largest_slope)
+    return np.append(np.full(problem.size - 1, most), problem.rows * of_scale)
 
 
 def counted_part(release: Quadratic, prior: Normals | None) -> float:
-    """Return which power of a likelihood counts: less than 1 of few rows.
+    """Return the power of the likelihood that counts: below 1 for few rows.
 
     Of so few a posterior is wider than a normal one, and noise passes for curvature, or for a small
     scale, that they do not have. Where the result is unreliable the prior alone is left. prior: as
@@ -898,7 +982,7 @@ def counted_part(release: Quadratic, prior: Normals | None) -> float:
 
 
 def _on_the_way(rows: Rows, p: int) -> tuple[Floats, Floats]:
-    """Return mean and precision (p,) of the priors that the path goes by.
+    """Return mean and precision (p,) of the priors used on the path.
 
     Where the likelihood is not quadratic the job's own count: what is released of it holds nearby,
     and a prior may keep the posterior far from where the likelihood is highest.
@@ -951,7 +1035,7 @@ def _grouped(
     means = quadratic.posterior(rows.prior_mean, rows.prior, random).parts()[0]
     back = np.linalg.inv(quadratic.root)
     scale = quadratic.residual_sd
-    curve = _lifted(quadratic.curvature, quadratic.curvature_sd)
+    curve = _raised_to_noise(quadratic.curvature, quadratic.curvature_sd)
     first = grouped.First(means.mean(axis=0), back.T @ curve @ back, scale, float(quadratic.rows))
     opened_rows = grouped.GroupedRows(
         rows.family, rows.data, groups, prior, rows.fixed, rows.tempering
@@ -962,12 +1046,12 @@ def _grouped(
 
 
 def read(stored: dict[str, Any]) -> Any:
-    """Return what was stored, of a model with groups or without."""
+    """Return the stored release of a model, with groups or without."""
     return Arrow.from_dict(stored) if "effects" in stored else Quadratic.from_dict(stored)
 
 
 def judge(stored: Any, prior: Normals | None) -> Judgement:
-    """Return the judgement on what was stored. prior: as in `verdict`."""
+    """Return the verdict on a stored release. prior: as in `verdict`."""
     return (
         grouped_posterior.judge(stored, prior)
         if isinstance(stored, Arrow)
@@ -976,12 +1060,12 @@ def judge(stored: Any, prior: Normals | None) -> Judgement:
 
 
 def unchanged(model: ModelSpec) -> ModelSpec:
-    """Return the model: its own coordinates do."""
+    """Return the model unchanged: the release uses its own coordinates."""
     return model
 
 
 def passes(options: NoisyQuadraticOptions, dimension: int) -> int:
-    """Return how often the rows are read: three passes, and two matrix products per iterate."""
+    """Return the number of passes: three for the whitening, and two products per iterate."""
     looks = (options.num_far or NUM_FAR) + 2 * ((options.rounds or 1) - 1)
     looks += 0 if options.num_joint is None else options.num_joint + 1
     return 3 + 2 * looks * (1 + dimension // 8)

@@ -1,4 +1,4 @@
-"""Cuts between ordered categories: where they are at first, and that they stay in order.
+"""Cut points of ordered categories: their starting values, and steps that keep their order.
 
 Everything here is a function of released numbers.
 """
@@ -13,7 +13,7 @@ from dpmcmc.families.scores.base import TINY
 from dpmcmc.formula.cuts import spread_out
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases.quadratic_steps import Iterate
-from dpmcmc.releases.whitening import Whitening, kept, lifted
+from dpmcmc.releases.whitening import Whitening, inverse_root, limited
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(9)  # of means over normal predictors
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
@@ -26,7 +26,7 @@ RARE = 0.05  # share of the first or the last category, below which its log odds
 
 
 def predictors(place: Floats, white: Whitening) -> tuple[Floats, float]:
-    """Return (k,) those of the mean row at coefficients (p,), and their sd over rows."""
+    """Return predictors (k,) of the mean row at coefficients (p,), and their sd over rows."""
     _, mean, covariance = _moments(white)
     cuts, slopes = np.split(place, [len(place) - len(mean) + 1])
     square = float(slopes @ covariance[1:, 1:] @ slopes)
@@ -34,7 +34,7 @@ def predictors(place: Floats, white: Whitening) -> tuple[Floats, float]:
 
 
 def _moments(white: Whitening) -> tuple[float, Floats, Floats]:
-    """Return the mean square of the intercept, and mean (d,) and covariance (d, d) over it.
+    """Return the intercept's mean square, and covariates' mean (d,) and covariance (d, d).
 
     It is 1 but for noise, which may be all there is: the covariance is positive all the same.
     """
@@ -46,13 +46,13 @@ def _moments(white: Whitening) -> tuple[float, Floats, Floats]:
 
 
 def shares(place: Floats, white: Whitening) -> Floats:
-    """Return (k + 1,) about how frequent categories are at coefficients (p,)."""
+    """Return about the frequencies (k + 1,) of categories at coefficients (p,)."""
     eta, sd = predictors(place, white)
     return np.asarray(probabilities(eta[:, None] + sd * NODES) @ WEIGHTS)
 
 
 def coordinates(place: Floats, white: Whitening) -> Floats:
-    """Return (p, p), coordinates in which the expected curvature of a row is round at (p,).
+    """Return coordinates (p, p) in which a row's expected curvature at (p,) is the identity.
 
     Of normal covariates with the released moments: rows with other predictors have other ones.
     """
@@ -70,11 +70,11 @@ def coordinates(place: Floats, white: Whitening) -> Floats:
         held += whole.T @ np.kron(own, white.held) @ whole
     least = LEAST_CURVE * float(np.abs(curve).max()) + TINY
     sizes = np.diag(1.0 / np.sqrt(np.maximum(np.diag(curve), least)))
-    return kept(np.asarray(sizes @ lifted(sizes @ curve @ sizes, 0.0)), held)
+    return limited(np.asarray(sizes @ inverse_root(sizes @ curve @ sizes, 0.0)), held)
 
 
 def first_cuts(iterate: Iterate, rows: float, cuts: int) -> Floats:
-    """Return (k,) cuts by the shares of categories that scores at slopes of 0 tell.
+    """Return cut points (k,) from the shares of categories, by scores at slopes of 0.
 
     A score of a cut is its density times the difference of two categories' frequencies, each over
     the one expected. A share is no less than its noise.
@@ -96,8 +96,7 @@ def first_cuts(iterate: Iterate, rows: float, cuts: int) -> Floats:
 
 
 def in_order(before: Floats, after: Floats, cuts: int) -> Floats:
-    """Return coefficients (p,) after a step, no gap of whose cuts is less than a part of what it
-    was. Their mean stays."""
+    """Return coefficients (p,) after a step, with the gaps between cut points kept positive."""
     gaps = np.maximum(np.diff(after[:cuts]), LEFT * np.diff(before[:cuts]))
     gaps = np.maximum(gaps, LEAST_GAP)
     moved = np.concatenate(([0.0], np.cumsum(gaps)))
@@ -107,8 +106,7 @@ def in_order(before: Floats, after: Floats, cuts: int) -> Floats:
 
 
 def changes(place: Floats, white: Whitening, moves: Floats) -> float:
-    """Return the largest rms change that moves (m, p) make: of the log of a gap between cuts, or
-    of the log odds of the first or the last category in the mean row where that is rare.
+    """Return the largest rms change by moves (m, p): of log gaps, or of rare log odds.
 
     Their squares are added up.
     """

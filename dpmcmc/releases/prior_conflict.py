@@ -1,4 +1,4 @@
-"""Prior-data conflict: a prior that holds the posterior far from what the rows say.
+"""Prior-data conflict: a prior that moves the posterior far from the likelihood.
 
 A default prior is as wide as the declared bounds say that effects can be. Where these are a hundred
 times wider than the rows, effects of a usual size lie many of its sds out, and the posterior is
@@ -31,7 +31,7 @@ MAX_PULL = 0.5  # posterior sds by which a prior that is so far off may move a m
 
 
 def pulls(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats, Floats]:
-    """Return what a prior does (p,) that bounds made narrow, and sds (p,) that would not do so.
+    """Return the pull (p,) of priors that are narrow by their bounds, and sds (p,) without it.
 
     By how many posterior sds it moves each coefficient: 0 without conflict, and where a prior that
     is as wide as the rows are narrow would be in conflict as well, for there it is not the bounds,
@@ -43,13 +43,13 @@ def pulls(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats, 
     mean, precision = mean[:p], np.maximum(precision[:p], LEAST_PRECISION)
     try:
         with np.errstate(all="ignore"):
-            return _found(release, mean, precision)
+            return _pulls(release, mean, precision)
     except np.linalg.LinAlgError:  # priors so far apart in width that arithmetic loses one
         return np.zeros(p), precision**-0.5
 
 
-def _found(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats, Floats]:
-    """Return what `pulls` does, of priors (p,). Raises LinAlgError."""
+def _pulls(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats, Floats]:
+    """Return what `pulls` does, for priors (p,). Raises LinAlgError."""
     p = len(mean)
     loose = _numbers(release)
     loose[0] |= typical(release.moments()[0])[1]
@@ -66,7 +66,7 @@ def _found(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats,
 
 
 class _Held:
-    """A posterior under a normal prior. mean, precision: (p,) and (p, p) of it.
+    """A posterior under a normal prior. mean, precision: (p,) and (p, p) of that prior.
 
     place, sds: (p,) of the coefficients. conflict: whether some sum of those that are looked at is
     further from the prior than chance has it, and moved by it.
@@ -95,7 +95,7 @@ class _Held:
 
 
 def _roomy(release: Quadratic, precision: Floats) -> Floats:
-    """Return a prior's precision (p, p) with which effects are as large for rows as for bounds.
+    """Return a wider prior's precision (p, p), scaled by the columns' spread, not their bounds.
 
     In each direction of the columns together, since powers of a column that fills little of its
     bounds are narrow only together. One that is narrower than the noise looks wider than it is: it
@@ -128,7 +128,7 @@ def _roomy(release: Quadratic, precision: Floats) -> Floats:
 
 
 def narrow(release: Quadratic) -> NDArray[np.bool_]:
-    """Return (p,) whose columns fill next to nothing of their bounds, and are away from both.
+    """Return (p,) whether a column fills little of its bounds, away from both of them.
 
     At a bound a few rows far out would look the same: a column of a rare value is not narrow.
     """
@@ -140,7 +140,7 @@ def narrow(release: Quadratic) -> NDArray[np.bool_]:
 
 
 def _of_all(release: Quadratic, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return (p,) flags of columns (d,) for all coefficients; a log scale is of no column.
+    """Return flags (p,) of all coefficients, from flags of columns (d,); False for a log scale.
 
     Cuts are of the first.
     """
@@ -150,14 +150,14 @@ def _of_all(release: Quadratic, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _numbers(release: Quadratic) -> NDArray[np.bool_]:
-    """Return (d,) which columns are not declared to hold 0 and 1 alone, as an intercept is."""
+    """Return (d,) which columns are not declared to hold only 0 and 1."""
     if release.indicators is None:
         return np.ones(len(release.whitening), bool)
     return np.asarray(release.indicators == 0.0)
 
 
 def _columns(release: Quadratic) -> tuple[Floats, Floats, float]:
-    """Return means (d,) and covariances (d, d) of columns, and the sd of the noise of these.
+    """Return means (d,) and covariances (d, d) of columns, and the sd of the noise.
 
     Where the first one is the intercept its mean is told as 0 and its variance as 1.
     """
@@ -173,7 +173,7 @@ def _columns(release: Quadratic) -> tuple[Floats, Floats, float]:
 
 
 def sentence(names: Sequence[str], sds: Floats, pull: float) -> str:
-    """Return what is wrong, and what would mend it.
+    """Return a sentence with the conflict and its remedy.
 
     names: of the coefficients that are moved, worst first. sds: of priors that would do. pull: by
     how much the first is moved.
@@ -190,7 +190,7 @@ def sentence(names: Sequence[str], sds: Floats, pull: float) -> str:
 
 
 def _above(sd: float) -> str:
-    """Return a number of one digit that is no smaller."""
+    """Return a number rounded up to one digit."""
     sd = min(max(sd, LEAST_PRECISION), 1.0 / LEAST_PRECISION)
     unit = 10.0 ** math.floor(math.log10(sd))
     return f"{math.ceil(sd / unit) * unit:.6g}"

@@ -19,6 +19,7 @@ from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import categories, ordered, scales, shares
 from dpmcmc.releases.categories import even, roots_of, turned, within
+from dpmcmc.releases.hierarchy import Curves
 from dpmcmc.releases.quadratic_steps import MIN_WEIGHT_CUT, shrunk
 from dpmcmc.releases.whitening import Whitening
 
@@ -33,7 +34,7 @@ CLEAR_SCORE_SDS = 2.0  # sds of noise, beyond which a score says that the place 
 
 
 class Looks(Protocol):
-    """What is read of a stored release: see Quadratic."""
+    """The fields of a stored release that compare its two near iterates: see Quadratic."""
 
     @property
     def root(self) -> Floats:
@@ -41,35 +42,34 @@ class Looks(Protocol):
 
     @property
     def score(self) -> Floats:
-        """Both scores, pooled (p,)."""
+        """Both iterates' scores, pooled (p,)."""
 
     @property
     def score_sd(self) -> float:
-        """Sd of its noise."""
+        """Sd of the noise of `score`."""
 
-    @property
-    def unsure_sd(self) -> float:
-        """Sd of its noise, and of what clips left out of it."""
+    def unsure(self) -> Floats:
+        """Covariance (p, p) of the noise of `score`, with the bias that clips may leave in it."""
 
     @property
     def curvature(self) -> Floats:
-        """Of both, pooled (p, p)."""
+        """Both iterates' curvatures, pooled (p, p)."""
 
     @property
     def curvature_sd(self) -> float:
-        """Sd of its noise."""
+        """Sd of the noise of `curvature`."""
 
     @property
     def places(self) -> Floats:
-        """Of the two looks (2, p)."""
+        """The expansion points (2, p) of the two iterates."""
 
     @property
     def scores(self) -> Floats:
-        """Of the two looks (2, p)."""
+        """The scores (2, p) of the two iterates."""
 
     @property
     def score_sds(self) -> Floats:
-        """Of the two looks (2,)."""
+        """Sds (2,) of the noise of `scores`."""
 
     @property
     def scaled(self) -> bool:
@@ -81,7 +81,7 @@ class Looks(Protocol):
 
 
 def compared(looks: Looks) -> tuple[Floats, Floats, float]:
-    """Return (step (p,), what scores differ by beyond it (p,), variance of that by noise)."""
+    """Return step (p,), difference of scores beyond it (p,), and its variance by noise."""
     step = np.linalg.solve(looks.root, looks.places[1] - looks.places[0])
     turned = looks.scores[1] - looks.scores[0] + looks.curvature @ step
     allowed = float((looks.score_sds**2).sum()) + looks.curvature_sd**2 * float(step @ step)
@@ -89,7 +89,7 @@ def compared(looks: Looks) -> tuple[Floats, Floats, float]:
 
 
 def unmoved(looks: Looks, vectors: Floats) -> NDArray[np.bool_]:
-    """Return (p,) in which of the curvature's directions the last score still pulls on.
+    """Return (p,) in which eigenvectors the last score still exceeds its noise.
 
     Asked of those alone that few rows carry, which the place may be far from.
     """
@@ -102,7 +102,7 @@ def unmoved(looks: Looks, vectors: Floats) -> NDArray[np.bool_]:
 
 
 def parted(looks: Looks, vectors: Floats) -> NDArray[np.bool_]:
-    """Return (p,) in which of the curvature's directions the looks differ by more than noise.
+    """Return (p,) in which eigenvectors the iterates differ by more than noise.
 
     Where rows are weighted down, of those that few rows carry; none where the looks have scales of
     their own.
@@ -115,12 +115,12 @@ def parted(looks: Looks, vectors: Floats) -> NDArray[np.bool_]:
 
 
 def agreed(looks: Looks) -> tuple[Floats, Floats]:
-    """Return the score (p,) at the pooled place, and the covariance (p, p) of its noise.
+    """Return the score (p,) at the pooled expansion point, and its noise covariance (p, p).
 
     Of the last look alone in the directions in which the first is parted from it.
     """
     vectors = np.linalg.eigh(looks.curvature)[1]
-    apart, noise = vectors[:, parted(looks, vectors)], looks.unsure_sd**2 * np.eye(len(vectors))
+    apart, noise = vectors[:, parted(looks, vectors)], looks.unsure()
     if not apart.shape[1]:
         return looks.score, noise
     first, last = looks.score_sds**2
@@ -130,10 +130,11 @@ def agreed(looks: Looks) -> tuple[Floats, Floats]:
 
 
 def few(sizes: Floats) -> NDArray[np.bool_]:
-    """Return (p,) which directions, with these curvatures, carry the information of few rows."""
+    """Return (p,) whether a direction's curvature is so small that few rows may carry it."""
     return np.asarray(sizes < SPARSE_DIRECTION_RATIO * np.median(sizes))
 
 
+SDS = 4  # draws of the sds of smooths for each curvature
 MIXTURE, LEAST_MIXTURE, MANY = 400, 60, 20  # curvatures that draws are mixed over; fewer for many
 FLAT, LEAST_PART = 1e-3, 0.02  # of the mean curvature; of the curvature that is a score's variance
 # of a squared scale, that is left when the distance to the mean is taken off
@@ -153,7 +154,7 @@ MIN_WEIGHT = 0.05  # mean weight of a row, for what noise says is less
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quadratic:
-    """A stored release. Arrays of floats and plain numbers alone: see to_dict.
+    """A stored release. Its fields are arrays of floats and plain numbers: see to_dict.
 
     place: (p,), around which the rest is. root: (p, p), place + root @ u are coefficients; all
     that follows is by u. score, score_sd: gradient of the log likelihood at place and sd of its
@@ -185,6 +186,11 @@ class Quadratic:
     ordered: whether coefficients are cuts and slopes, so that p is k + d - 1: see formula/cuts.py.
     log_scale: whether the last coefficient is the log of a scale, so that p is d + 1. most is then
     of each coefficient (p,). skewed: whether residuals are, so that it hangs together with others.
+    apart: whether that scale is no unit of predictors. hurdle: whether coefficients are of counts
+    above 0 and then of the log odds of a zero, so that p is 2 d.
+    smooth: (2, p), of coefficients whose sd is in common the number of it from 1, and their sds
+    over that, 0 of others. smooth_priors: (2, s), scales and degrees of freedom of the half-t
+    priors of these, half normal where they are 0. None of a model without s(x).
     part: of the likelihood that counts, as a power; less than 1 of few rows. At 0 posteriors are
     the prior.
     """
@@ -235,15 +241,19 @@ class Quadratic:
     by_counts: bool = False
     several_rows: bool = False
     ordered: bool = False
+    smooth: Floats | None = None
+    smooth_priors: Floats | None = None
+    apart: bool = False
+    hurdle: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return lists and numbers that JSON holds."""
+        """Return the record as lists and numbers that JSON can hold."""
         held = {field.name: getattr(self, field.name) for field in fields(self)}
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in held.items()}
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> "Quadratic":
-        """Return what to_dict made this of.
+        """Return the release that to_dict wrote.
 
         What was stored before few events had a floor of their variance has none, so that its
         posterior stays what it was.
@@ -255,7 +265,7 @@ class Quadratic:
 
     @property
     def weight(self) -> float:
-        """How much a row counts on average: weights enter the score's variance squared.
+        """Mean weight of a row; the score's variance has the square of weights.
 
         Less than 1 where rows are weighted down, be it for the noise or for outliers: where the
         model is wrong the answer is then that of a robust fit. 1 where the model's own is given.
@@ -264,36 +274,55 @@ class Quadratic:
 
     @property
     def inflation(self) -> float:
-        """The score's variance over what it is where the model is right and no row is cut."""
+        """The score's variance, relative to a correct model without clipping."""
         total = max(float(np.trace(self.curvature)), self.curvature_sd, TINY)
         return min(float(np.trace(self.noise)) / total, MOST_INFLATION)
 
     @property
     def unsure_sd(self) -> float:
-        """Sd of the score's noise, and of what clips left out of it."""
+        """Sd of the score's noise, with the bias that clips may have left in it."""
         return math.hypot(self.score_sd, self.left_sd)
+
+    def unsure(self) -> Floats:
+        """Return the covariance (p, p) of the score's noise and of the bias that clips may leave.
+
+        Rows that are clipped lie where scores vary more than their curvature says. There is more of
+        the bias, in so far as that stands out of noise; nowhere is there less than evenly.
+        """
+        p = len(self.place)
+        values, vectors = np.linalg.eigh(self.noise - self.curvature)
+        edge = math.sqrt(2.0 * p) * math.hypot(self.noise_sd, self.curvature_sd)
+        clear = np.maximum(values - edge, 0.0)
+        part = np.maximum(p * clear / max(float(clear.sum()), TINY), 1.0)
+        bias = (vectors * (self.left_sd**2 * part)) @ vectors.T
+        return np.asarray(self.score_sd**2 * np.eye(p) + bias)
 
     @property
     def unseen(self) -> float:
-        """Bias that could not be excluded, in sds of a coefficient's score."""
+        """Largest undetected clipping bias, in sds of a coefficient's score."""
         own = max(float(np.trace(self.noise)) / len(self.place), 0.0)
         return self.unseen_sd / max(math.sqrt(own + self.unsure_sd**2), TINY)
 
     @property
     def residual_sd(self) -> float:
-        """Sd of the residuals of a linear model, in units in which a fixed one is 1."""
+        """Residual sd of a linear model, in units in which a fixed sd is 1."""
         if not self.scaled:
             return 1.0
         weights = scales.weights(self.scales, self.taus, self.tau_sds)
         return math.sqrt(float(weights @ (self.scales * self.taus) ** 2))
 
     @property
+    def unit(self) -> float:
+        """Unit of the predictors: the estimated scale, if predictors are measured in it."""
+        return math.exp(self.place[-1]) if self.log_scale and not self.apart else 1.0
+
+    @property
     def alone(self) -> bool:
-        """Whether this is what the last near iterate said, without the first."""
+        """Whether this is the last near iterate alone, without the first."""
         return self.score_sd == float(self.score_sds[1])
 
     def changes(self, moves: Floats) -> float:
-        """Return the rms change of log odds in rows with a rare response, by moves (m, p) of u.
+        """Return the rms change of rare log odds by moves (m, p) of u.
 
         Their squares are added up. 0 where predictors are no log odds, or no response is rare. Of
         ordered categories the log of a gap between cuts counts as well, however frequent they are.
@@ -302,20 +331,23 @@ class Quadratic:
             return ordered.changes(self.places[1], self.paid, moves @ self.root.T)
         if not self.odds:
             return 0.0
-        back = np.linalg.inv(self.root)
-        moved = (moves @ self.root.T).reshape(len(moves), -1, len(self.whitening))
+        back, d = np.linalg.inv(self.root), len(self.whitening)
+        moved = (moves @ self.root.T).reshape(len(moves), -1, d)
         counted = self.rows * max(self.weight, MIN_WEIGHT)
-        return shares.changes(back.T @ self.curvature @ back, counted, moved)
+        curve = back.T @ self.curvature @ back
+        if self.hurdle:
+            return shares.changes(curve[d:, d:], counted, moved[:, 1:])
+        return shares.changes(curve, counted, moved)
 
     @property
     def paid(self) -> Whitening:
-        """The coordinates of these columns, which another release of them may use."""
+        """The released whitening, which another release of the same columns may reuse."""
         return Whitening(
             self.whitening, self.whitening_known, self.whitening_sd, self.whitening_held
         )
 
     def moments(self) -> tuple[Floats, float]:
-        """Return (mean of x x^T (d, d), sd of its noise) by the whitening.
+        """Return (mean of x x^T (d, d), sd of its noise) from the whitening.
 
         A direction below the noise is given the noise level.
         """
@@ -330,7 +362,7 @@ class Quadratic:
         return (len(self.place) - self.log_scale) // len(self.whitening)
 
     def of_predictors(self, coefficients: Floats) -> Floats:
-        """Return those (k d, ...) of each predictor in turn, given coefficients (p, ...)."""
+        """Return coefficients (p, ...) expanded to (k d, ...), predictor by predictor."""
         if not self.ordered:
             return coefficients
         return np.asarray(spread_out(self.classes, len(self.whitening)) @ coefficients)
@@ -345,7 +377,7 @@ class Quadratic:
         if not self.log_scale:
             return moments
         both = np.eye(len(moments) + 1)
-        both[:-1, :-1] = moments * math.exp(-2.0 * self.place[-1])
+        both[:-1, :-1] = moments / self.unit**2
         return both
 
     def posterior(self, mean: Floats, precision: Floats, random: RandomSource) -> "Mixture":
@@ -365,7 +397,8 @@ class Quadratic:
         last = (float(mean[p]), float(precision[p])) if self.scaled else None
         if not self.part:
             nothing = np.zeros_like(curves), np.zeros(curves.shape[:2])
-            return Mixture(self, *self._given(nothing, powers, prior, pull), last)
+            prior_alone = Mixture(self, *self._posterior_given(nothing, powers, prior, pull), last)
+            return self._smoothed(prior_alone, precision[:p], random)
         score, noise = agreed(self)
         whole, gain = self.likelihoods(curves, noise, prior)
         likelihood = whole, gain @ score
@@ -373,11 +406,60 @@ class Quadratic:
         if kinds is not None:
             middle = float(np.mean(powers))
             likelihood = categories.matched(*likelihood, gain * self.unsure_sd, kinds, middle)
-        means, roots = self._given(likelihood, powers, prior, pull)
-        return Mixture(self, means, roots, last)
+        means, roots = self._posterior_given(likelihood, powers, prior, pull)
+        return self._smoothed(Mixture(self, means, roots, last), precision[:p], random)
+
+    @property
+    def curves(self) -> Curves | None:
+        """The coefficients of smooths, with their common sds; None without smooths."""
+        if self.smooth is None or self.smooth_priors is None:
+            return None
+        number = np.asarray(self.smooth[0], np.int64) - 1
+        return Curves(number, self.smooth[1], self.smooth_priors[0], self.smooth_priors[1])
+
+    def _smoothed(self, mixture: "Mixture", precision: Floats, random: RandomSource) -> "Mixture":
+        """Return the posterior with the prior sds of smooths integrated out.
+
+        precision: (p,) of their normal priors in `mixture`.
+        """
+        curves = self.curves
+        if curves is None:
+            return mixture
+        back = np.linalg.inv(self.root)
+        halves = np.linalg.inv(mixture.roots) @ back
+        whole = turned(halves) @ halves
+        pulled = (whole @ (self.place + mixture.means @ self.root.T)[..., None])[..., 0]
+        own = range(len(precision))
+        whole[:, own, own] -= np.where(curves.penalised, precision, 0.0)
+        whole, pulled = (np.repeat(part, SDS, axis=0) for part in (whole, pulled))
+        sds = curves.sds(whole, pulled, random)
+        whole[:, own, own] += curves.precisions(sds)
+        roots = roots_of(whole)
+        means = (roots @ (turned(roots) @ pulled[..., None]))[..., 0]
+        return Mixture(self, (means - self.place) @ back.T, back @ roots, mixture.last, sds)
+
+    def held(self, mean: Floats, precision: Floats) -> Floats:
+        """Return prior precisions (d,), those of smooths by the mean of their sds. Free.
+
+        mean, precision: (d,) of the priors of all. By the released curvature as it is.
+        """
+        curves = self.curves
+        if curves is None:
+            return precision
+        p, back = len(self.place), np.linalg.inv(self.root)
+        score, noise = agreed(self)
+        whole, gain = self.likelihoods(self.curvature[None], noise)
+        whole = self.part * (back.T @ whole @ back)
+        pulled = self.part * (gain @ score) @ back + (whole @ self.place)
+        others = np.where(curves.penalised, 0.0, precision[:p])
+        whole[:, range(p), range(p)] += others
+        sds = curves.sds(whole, pulled + others * mean[:p], None)
+        held = precision.copy()
+        held[:p] = np.where(curves.penalised, curves.precisions(sds)[0], precision[:p])
+        return held
 
     def counting(self) -> Floats:
-        """Return (p, p): |u @ it|^2 is the mean square of what rows' predictors move with u.
+        """Return (p, p) with |u @ matrix|^2 the mean squared change of rows' predictors by u.
 
         Where few rows carry a direction that is less than the usual one, as the curvature says.
         """
@@ -386,7 +468,7 @@ class Quadratic:
         return np.asarray(vectors * np.sqrt(np.clip(values, 0.0, usual) / usual))
 
     def _curvatures(self, count: int, random: RandomSource) -> Floats:
-        """Return draws (count, p, p) of the curvature given what was released of it."""
+        """Return draws (count, p, p) of the curvature, given the released one and its noise."""
         p, n = len(self.place), self.rows
         middle, _, part = shrunk(self.curvature / n, self.curvature_sd / n)
         spread = math.sqrt(part) * self.curvature_sd / n
@@ -398,7 +480,7 @@ class Quadratic:
         return self._bent(np.asarray(n * (middle + noise)), random)
 
     def _bent(self, curves: Floats, random: RandomSource) -> Floats:
-        """Return curvatures (k, p, p), less where scores are less of a line than noise allows.
+        """Return curvatures (k, p, p), reduced where the two scores contradict a line.
 
         Beyond where rows are cut a score hardly changes with the place. Where the last one pulls
         on as if the step to it had not been made, the mean lies further along than a tangent says,
@@ -438,7 +520,7 @@ class Quadratic:
         return np.asarray((directions * kept[:, None]) @ turned(directions))
 
     def _events(self, ways: Floats) -> Floats:
-        """Return (k, i), of how many events the information along ways (k, p, i) by u is, at least.
+        """Return (k, i), lower bounds of the number of events along directions (k, p, i) of u.
 
         Along each the curvature is 1. A row that is sure to have an event tells 1 of its predictor,
         or 1 / the squared scale of residuals, and columns are within [-1, 1]; one that is sure to
@@ -454,14 +536,14 @@ class Quadratic:
             largest = np.maximum(moved[:, :cuts].max(axis=1) + slopes, apart.max(axis=1))
             return np.asarray(np.maximum(largest, TINY) ** -2.0)
         blocks = moved[:, :p].reshape(len(moved), p // d, d, -1)
-        scale = math.exp(self.place[-1]) if self.log_scale else self.residual_sd
+        scale = self.unit if self.log_scale else self.residual_sd
         largest = blocks.sum(axis=2).max(axis=1) / scale
         if self.log_scale:
             largest = np.maximum(largest, moved[:, p])
         return np.asarray(np.maximum(largest, TINY) ** -2.0)
 
     def _thinned(self) -> tuple[float, Floats]:
-        """Return (share, rest): the variance is share * curvature + rest, as far as is known."""
+        """Return (share, rest): the score's variance is estimated as share * curvature + rest."""
         share = (
             max(self.weight, MIN_WEIGHT) if self.robust else max(self.inflation, LEAST_INFLATION)
         )
@@ -472,7 +554,7 @@ class Quadratic:
         return share, part * off
 
     def _powers(self, count: int, random: RandomSource) -> Floats:
-        """Return draws (k,) of the power of the likelihood: over what the scale may be as well.
+        """Return draws (k,) of the likelihood's power, averaged over the scale's uncertainty.
 
         Residuals' squares over their variance are a chi-square of n - p degrees of freedom, which
         makes coefficients t distributed. Source of its draws: Wilson and Hilferty 1931.
@@ -489,7 +571,7 @@ class Quadratic:
     def likelihoods(
         self, curves: Floats, noise: Floats, prior: Floats | None = None
     ) -> tuple[Floats, Floats]:
-        """Return precisions (k, p, p) by u, given curvatures, and what leads to their means.
+        """Return precisions (k, p, p) by u and precision-weighted means, given curvatures.
 
         Of the score, (k, p, p): curvature times the inverse of the score's variance. noise: (p, p).
         prior: (p, p) precision by u, that they are for; None where it is of no account.
@@ -508,16 +590,16 @@ class Quadratic:
         return (whole, gain) if cut is None else (cut, cut @ turned(inverse) @ inverse)
 
     def _within(self, matrices: Floats) -> Floats | None:
-        """Return matrices (k, p, p) by u, none larger than all rows together allow.
+        """Return matrices (k, p, p) by u, limited to what all rows together allow, or None.
 
         None where that holds already: where noise is larger than the curvature, it may not.
         """
         return None if self.most is None else within(matrices, self.root, self.most)
 
-    def _given(
+    def _posterior_given(
         self, likelihood: tuple[Floats, Floats], powers: Floats, prior: Floats, pull: Floats
     ) -> tuple[Floats, Floats]:
-        """Return means (k, p) and roots (k, p, p) of covariances by u.
+        """Return posterior means (k, p) and covariance roots (k, p, p) by u, given likelihoods.
 
         likelihood: precisions, and those times means. Means have the mean of the powers (k,): a
         prior that is far from the rows would else scatter them.
@@ -532,8 +614,7 @@ class Quadratic:
 
 
 def _halves(matrices: Floats, least: Floats) -> tuple[Floats, Floats]:
-    """Return (half, inverse), (k, p, p): matrices are half @ half.T, with eigenvalues of at least
-    these (k,), and inverse is the inverse of half."""
+    """Return (half, inverse): half @ half.T are matrices with eigenvalues raised to `least`."""
     values, vectors = np.linalg.eigh(matrices)
     sizes = np.sqrt(np.maximum(values, least[:, None]))[:, None]
     return vectors * sizes, turned(vectors / sizes)
@@ -541,12 +622,16 @@ def _halves(matrices: Floats, least: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """A posterior. means: (k, p), roots: (k, p, p) by u. last: prior of the log scale."""
+    """A posterior, an even mixture. means: (k, p), roots: (k, p, p) by u. last: log scale's prior.
+
+    beside: (k, s), sds of smooths; None without.
+    """
 
     release: Quadratic
     means: Floats
     roots: Floats
     last: tuple[float, float] | None
+    beside: Floats | None = None
 
     def parts(self) -> tuple[Floats, Floats]:
         """Return (means (k, p), roots (k, p, p)) of the coefficients, without the log scale."""
@@ -555,6 +640,7 @@ class Mixture:
         return means[:, :last], roots[:, :last]
 
     def _all(self) -> tuple[Floats, Floats]:
+        """Return means and roots by u of the coefficients, in the mixture's coordinates."""
         root = self.release.root
         return self.release.place + self.means @ root.T, np.asarray(root @ self.roots)
 
@@ -566,14 +652,22 @@ class Mixture:
         ends = np.searchsorted(which, np.arange(len(self.means) + 1))
         for k, (start, end) in enumerate(pairwise(ends)):
             moves[start:end] = self.means[k] + normals[start:end] @ self.roots[k].T
-        moves = moves[np.argsort(random.uniforms((count,)))]
+        order = np.argsort(random.uniforms((count,)))
+        moves = moves[order]
         out = self.release.place + moves @ self.release.root.T
         if self.last is not None:
             out = np.column_stack((out, self._log_scales(moves, random)))
+        if self.beside is not None:
+            out = np.column_stack((out, self.beside[which[order]]))
         return out.reshape(chains, length, -1)
 
     def completed(self, coefficients: Floats, which: Any, random: RandomSource) -> Floats:
-        """Return positions (n, d): coefficients (n, p), and the log scale if it is a parameter."""
+        """Return positions (n, d): coefficients (n, p), log scale if estimated, sds of smooths."""
+        own = self._completed(coefficients, which, random)
+        return own if self.beside is None else np.column_stack((own, self.beside[which]))
+
+    def _completed(self, coefficients: Floats, which: Any, random: RandomSource) -> Floats:
+        """Return positions (n, d) without sds of smooths."""
         if self.release.log_scale:
             means, roots = self._all()
             covariances, normals = roots @ turned(roots), random.normals((len(coefficients),))
@@ -643,7 +737,7 @@ class Mixture:
         return np.asarray(kept * logs + (1.0 - kept) * mean + sd * random.normals((len(moves),)))
 
     def _added(self, away: Floats, which: int) -> Floats:
-        """Return (count,) what lying away (count, p) by u adds to the mean square at an iterate.
+        """Return (count,) what distance (count, p) from an iterate adds to its mean square.
 
         In no direction more than the rows that carry it can, for squares are cut. Where few do,
         noise may have stretched it, and how far a coefficient moves says more than u does.

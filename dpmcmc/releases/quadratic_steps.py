@@ -1,4 +1,4 @@
-"""One noisy Newton step: functions of the numbers that an iterate released, and of nothing else."""
+"""One noisy Newton step, a function of the released numbers of an iterate alone."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ WEIGHT_CONFIDENCE_SDS = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Iterate:
-    """A place, and what was released there, in the coordinates of root (p, p).
+    """An expansion point and the numbers released there, in the coordinates of root (p, p).
 
     clip: of the score, in mean lengths of a row's. tau: scale of the residuals over the one that
     was taken, with tau_sd the noise of its log. cut: of squared residuals. spread: (p, p), root of
@@ -49,7 +49,7 @@ class Iterate:
 
 
 def newton_step(iterate: Iterate, rows: float) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return (move (p,), its precision, the likelihood's, curvature over n) by an iterate alone.
+    """Return step (p,), its precision, the likelihood's, and curvature over n of an iterate.
 
     All three are (p, p).
 
@@ -70,7 +70,7 @@ def newton_step(iterate: Iterate, rows: float) -> tuple[Floats, Floats, Floats, 
 
 
 def downweighted(known: Floats, before: Floats, apart: Floats) -> Floats:
-    """Return the precision (p, p) of what was known before, less where it disagrees.
+    """Return a known precision (p, p), reduced where a new estimate disagrees with it.
 
     apart: (p,), by how much. Looks from far away are bent, and count as little as makes the
     difference a usual one.
@@ -84,7 +84,7 @@ def downweighted(known: Floats, before: Floats, apart: Floats) -> Floats:
 
 
 def shrunk(matrix: Floats, sd: float) -> tuple[Floats, float, float]:
-    """Return (mean, level, part) of a matrix near level * 1 that was seen through noise.
+    """Return (mean, level, part): a noisy matrix shrunk towards level * identity.
 
     part: of what it differs by, that is no noise.
     """
@@ -97,14 +97,14 @@ def shrunk(matrix: Floats, sd: float) -> tuple[Floats, float, float]:
 
 
 def weighted(curve: Floats, noise: Floats) -> float:
-    """Return the mean weight of a row, from sums of weights and of their squares."""
+    """Return the mean weight of a row, from sums of weights and of squared weights."""
     return min(max(float(np.trace(noise)) / trace(curve), 0.3), 1.0)
 
 
 def rescaled(
     curve: Floats, noise: Floats, before: Floats, sd: float, noise_sd: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Return (stretch, what is known, what is not to be stretched further), all (p, p).
+    """Return (stretch, known, limit), all (p, p): coordinates in which the curvature is 1.
 
     noise: the score's variance over that of a row which counts as much as the usual one. before:
     curvature that was known. Rows that are long count less, so that where few of them carry a
@@ -128,5 +128,5 @@ def rescaled(
 
 
 def trace(matrix: Floats) -> float:
-    """Return the trace, away from 0."""
+    """Return the trace, bounded away from 0."""
     return max(float(np.trace(matrix)), 1e-9)

@@ -1,10 +1,10 @@
-"""How far the score of a row can be, and what rows that lie there may do to the answer.
+"""Upper bounds of a row's score, and the bias that clipped rows at that bound can cause.
 
 Few rows at a far declared bound move an answer, and noise hides them from layers of lengths: what
-is hidden is then taken to fall as what is seen does. So one more number is released with the
-layers: how far, between where layers begin and the farthest that a score can be, a mean row's is.
-It is proportional to what a clip leaves out of a row, wherever that row lies, and its noise says
-what cannot be excluded, of any responses. Proof: docs/proofs/noisy_quadratic.md, section 4.
+is hidden is then taken to fall as what is seen does. So layers up to the farthest that a score can
+be have a part of their event by how wide they are, with which the noise of what they hold together
+is least. That is what a clip leaves out of the rows, wherever these lie, and its noise says what
+cannot be excluded, of any responses. Proof: docs/proofs/noisy_quadratic.md, section 4.
 """
 
 import math
@@ -15,16 +15,24 @@ from typing import cast
 import numpy as np
 from scipy.special import bdtrik, expit, nbdtrik, pdtrik
 
+from dpmcmc.families.hurdle_poisson import positive_moments
 from dpmcmc.families.multinomial import averaged
 from dpmcmc.families.ordinal import slopes_of
-from dpmcmc.families.scores.base import TINY, Family, ScaleFamily, SkewedFamily
+from dpmcmc.families.scores.base import (
+    TINY,
+    Family,
+    ScaleFamily,
+    ShapedFamily,
+    SkewedFamily,
+    is_apart,
+)
 from dpmcmc.families.scores.given import Given, most_of, shift_of, usual_of
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases import ordered
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE, has_intercept
 from dpmcmc.releases.whitening import Whitening
 
-FIRST = 2.1  # mean lengths of a row's score, from which it counts
+FIRST = 2.1  # mean lengths of a row's score, from which layers have weight by their width
 FARTHEST = 400.0  # mean lengths: scores beyond that count as that far
 MOST_SPREAD = 4.0  # variance of predictors, by which a mean count is more than that of a mean row
 MOST_OF_SCALE = 4.0  # mean lengths of a score of a log scale, that are not clipped
@@ -36,7 +44,7 @@ LEAST_RATE, LEAST_SHARE = 1e-3, 1e-6  # mean count, and share of a response
 # residual sd of counts over that of the model, below which their tail is taken for the model's, and
 # the probability of what is beyond the largest count then: see experiments/asked.py
 CALM, BEYOND = 1.3, 1e-6
-# of the event of layers, the most that this number has, and the least
+# of the event of layers, the most that weights by width have, and the least
 MOST_PART, LEAST_PART = 0.5, 0.02
 # sds of noise, beyond which more is excluded, and sds that where nothing is hidden what is excluded
 # is to lie below what a result may be off by; that, in posterior sds of a coefficient; and the
@@ -46,40 +54,45 @@ EXCLUDED, MARGIN, HARMLESS, USUAL_WIDTH = 3.0, 1.5, 4.0, 1.1
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a mean row's score is, between the first length and the last one, in parts of that.
+    """Noisy layers of scores without any assumption on what noise hides.
 
-    sd: of its noise.
+    ends: (k + 1,) of layers. last: how far the score of a mean row can be. part, sd: (k,), how much
+    of each layer a mean row fills, and the sd of the noise of that.
     """
 
-    first: float
+    ends: Floats
     last: float
-    part: float
-    sd: float
+    part: Floats
+    sd: Floats
 
-    def left(self, within: Floats, sds: Floats) -> tuple[Floats, Floats]:
-        """Return means (m,) of (length - clip)+ over rows, and sds of their noise, by this alone.
+    def left(self, clips: Floats) -> tuple[Floats, Floats]:
+        """Return upper bounds (m,) of the mean of max(length - clip, 0), and sds of their noise.
 
-        within, sds: (m,) of what lies between the first length and each clip, by layers.
+        Longer rows count as those of the last length. A layer that a clip is in is fuller where it
+        begins.
         """
-        wide = self.last - self.first
-        return self.part * wide - within, np.hypot(self.sd * wide, sds)
+        beyond = np.minimum(self.ends[1:, None], self.last) - np.maximum(
+            self.ends[:-1, None], clips
+        )
+        wide = np.maximum(beyond, 0.0)
+        return self.part @ wide, np.linalg.norm(self.sd[:, None] * wide, axis=0)
 
-    def most(self, clips: Floats, within: Floats, sds: Floats) -> Floats:
-        """Return upper bounds (m,) of the mean of (length - clip)+ over rows.
+    def most(self, clips: Floats) -> Floats:
+        """Return upper bounds (m,) of the mean of max(length - clip, 0), for increasing clips.
 
-        (length - clip)+ grows from the first length to the last one no slower than what was
-        released, so that it is the largest where all that was seen lies at the end.
+        As parts of what there is between a clip and the last length they grow no more with the
+        clip, so that each is a bound of those that follow.
         """
-        left, unsure = self.left(within, sds)
-        end = (max(self.part, 0.0) + EXCLUDED * self.sd) * np.maximum(self.last - clips, 0.0)
-        end = np.where(clips < self.first, np.inf, end)
-        return np.asarray(np.minimum(np.maximum(left, 0.0) + EXCLUDED * unsure, end))
+        left, unsure = self.left(clips)
+        room = np.maximum(self.last - clips, 0.0)
+        part = (np.maximum(left, 0.0) + EXCLUDED * unsure) / np.maximum(room, TINY)
+        return np.asarray(np.minimum.accumulate(part) * room)
 
 
 def farthest(
     place: Floats, scale: float, white: Whitening, family: Family, ends: tuple[float, float]
 ) -> float:
-    """Return how far the score of a row is at most, in mean lengths, from public ends.
+    """Return the longest possible score of a row, in mean lengths, from public bounds.
 
     That is the farthest response in sds of a mean row's, at this place (k d,) and scale, both
     released. A score is longer in so far as the covariates of a row are.
@@ -88,28 +101,30 @@ def farthest(
         scaled, d = cast("ScaleFamily", family), len(place) - 1
         location, log_scale = scaled.information
         squares = np.array([[d / location], [1.0 / log_scale]])
-        return _kept(float(scaled.longest(squares)[0]) / math.sqrt(d + 1.0))
+        return _bounded(float(scaled.longest(squares)[0]) / math.sqrt(d + 1.0))
     if family.link == "cumulative":
         share = float(ordered.shares(place, white).min())
-        return _kept(1.0 / math.sqrt(max(share, LEAST_SHARE)))
+        return _bounded(1.0 / math.sqrt(max(share, LEAST_SHARE)))
     back = np.linalg.inv(white.root)
     second, places = back.T @ back, place.reshape(-1, len(back))
     mean = places @ second[0] + shift_of(family)
     spread = places @ second @ places.T - np.outer(places @ second[0], places @ second[0])
+    if family.link == "hurdle":
+        return _farthest_count(mean, spread, scale, ends[1])
     weight = most_of(family) / math.sqrt(usual_of(family))
     if family.link in ("logit", "softmax"):
         first, q = (part[..., 0] for part in averaged(mean[:, None], spread[..., None]))
         if isinstance(family, Given) and family.has_scale:
             sd = math.sqrt(family.trials[0] * max(float(first * q[0]), LEAST_SHARE))
             away = _most_cases(float(q[0]), family.trials[1], ends[1], calm=scale < CALM)
-            return _kept(family.heaviest / math.sqrt(family.usual) * away / sd)
+            return _bounded(family.heaviest / math.sqrt(family.usual) * away / sd)
         least = min(float(first), float(q.min()))
-        return _kept(weight / math.sqrt(max(least, LEAST_SHARE)))
+        return _bounded(weight / math.sqrt(max(least, LEAST_SHARE)))
     if family.link == "identity":
         away = 0.0 if has_intercept(white) else math.sqrt(max(float(spread[0, 0]), 0.0))
         middle = float(mean[0]) if has_intercept(white) else shift_of(family)
         away += max(ends[1] - middle, middle - ends[0])
-        return _kept(weight * away / max(scale, TINY))
+        return _bounded(weight * away / max(scale, TINY))
     low, high = FARTHEST_LOG_RATE
     half = 0.5 * min(max(float(spread[0, 0]), 0.0), MOST_SPREAD)
     if family.variance.proportional:
@@ -117,15 +132,34 @@ def farthest(
     rate = max(math.exp(min(max(float(mean[0]) + half, low), high)), LEAST_RATE)
     sd = math.sqrt(rate**family.variance.power * (1.0 + rate / family.variance.size))
     if family.variance.proportional:
-        return _kept(weight * max(ends[1] - rate, rate) / max(sd * scale, TINY))
+        return _bounded(weight * max(ends[1] - rate, rate) / max(sd * scale, TINY))
     most = min(ends[1], _largest_count(rate, family.variance.size)) if scale < CALM else ends[1]
-    return _kept(weight * max(most - rate, rate) / sd)
+    return _bounded(weight * max(most - rate, rate) / sd)
+
+
+def _farthest_count(mean: Floats, spread: Floats, scale: float, most: float) -> float:
+    """Return the longest possible score of a count up to `most` with zeros of their own kind.
+
+    mean, spread: (2,) and (2, 2), of predictors over rows. scale: see HurdlePoisson. A mean row's
+    score has two parts, of which counts above 0 have both.
+    """
+    half = 0.5 * min(max(float(spread[0, 0]), 0.0), MOST_SPREAD)
+    about, variance = positive_moments(np.clip(mean[:1] + half, *FARTHEST_LOG_RATE))
+    zero = float(averaged(mean[1:, None], spread[1:, 1:, None])[1][0, 0])
+    told = max((1.0 - zero) * float(variance[0]), LEAST_SHARE)
+    own = max(zero * (1.0 - zero), LEAST_SHARE)
+    middle = float(about[0])
+    if scale**2 < zero + CALM**2 * (1.0 - zero):
+        rate = math.exp(float(np.clip(mean[0] + half, *FARTHEST_LOG_RATE)))
+        most = min(most, _largest_count(rate, math.inf))
+    count = max(most - middle, middle - 1.0) ** 2 / told + zero * zero / own
+    return _bounded(math.sqrt(0.5 * max(count, (1.0 - zero) ** 2 / own)))
 
 
 def farthest_time(
     place: Floats, white: Whitening, family: Family, ends: tuple[float, float], root: Floats
 ) -> float:
-    """Return the same of logs of times, whose scores grow with the time and not with its log.
+    """Return the longest possible score of a time, which grows exponentially in the log time.
 
     white: of covariates alone. root: (d + 1, d + 1), coordinates.
     """
@@ -139,11 +173,37 @@ def farthest_time(
     own, cross = float(np.trace(part.T @ second @ part)), float(first @ part @ last)
     inner = np.array([[own, cross], [cross, float(last @ last)]])
     within = (ends[0] - mean - apart) / sd, (ends[1] - mean + apart) / sd
-    return _kept(cast("SkewedFamily", family).farthest(inner, within, sd) / math.sqrt(len(place)))
+    return _bounded(
+        cast("SkewedFamily", family).farthest(inner, within, sd) / math.sqrt(len(place))
+    )
+
+
+def farthest_apart(
+    place: Floats, white: Whitening, family: Family, ends: tuple[float, float], root: Floats
+) -> float:
+    """Return the longest possible score where the family has a shape parameter."""
+    back = np.linalg.inv(white.root)
+    second = back.T @ back
+    first = second[0] * has_intercept(white)
+    mean, square = float(place[:-1] @ first), float(place[:-1] @ second @ place[:-1])
+    half = 0.5 * min(max(square - mean * mean, 0.0), MOST_SPREAD)
+    low, high = FARTHEST_LOG_RATE
+    half *= family.link == "log"  # by which the mean response is more than that of a mean row
+    eta = min(max(mean + shift_of(family) + half, low), high)
+    part, last = root[:-1], root[-1]
+    own, cross = float(np.trace(part.T @ second @ part)), float(first @ part @ last)
+    inner = np.array([[own, cross], [cross, float(last @ last)]])
+    shaped, scale = cast("ShapedFamily", family), math.exp(float(place[-1]))
+    there = max(float(shaped.mean_of(np.array([eta]))[0]), LEAST_RATE)
+    # hardly any row exceeds what a scale says that was fitted to them
+    both = np.clip(ends, *shaped.tails(there, scale, BEYOND))
+    psi = shaped.score(both, np.full(2, there), scale)
+    lengths = np.sqrt(np.maximum(np.einsum("km,kj,jm->m", psi, inner, psi), 0.0))
+    return _bounded(float(lengths.max()) / math.sqrt(len(place)))
 
 
 def _most_cases(share: float, trials: float, most: float, *, calm: bool) -> float:
-    """Return how far cases, at most so many, are from their mean among at most so many trials.
+    """Return the largest plausible deviation of a number of cases from its mean.
 
     calm: where they are the model's, which hardly any row exceeds.
     """
@@ -158,18 +218,19 @@ def _most_cases(share: float, trials: float, most: float, *, calm: bool) -> floa
 
 
 def _largest_count(rate: float, size: float) -> float:
-    """Return a count that hardly any row exceeds, of this mean, where counts are the model's."""
+    """Return a count that hardly any row exceeds, for the model's counts with this mean."""
     if math.isinf(size):
         return float(np.nan_to_num(pdtrik(1.0 - BEYOND, rate), nan=math.inf))
     return float(np.nan_to_num(nbdtrik(1.0 - BEYOND, size, size / (size + rate)), nan=math.inf))
 
 
-def _kept(length: float) -> float:
+def _bounded(length: float) -> float:
+    """Return a length limited to [0, FARTHEST]."""
     return min(max(length, 0.0), FARTHEST)
 
 
 def of_scale(root: Floats, family: Family) -> float:
-    """Return the least clip, in mean lengths, that leaves scores of a log scale as they are.
+    """Return the least clip, in mean lengths, that does not clip scores of a log scale.
 
     Such scores all point the same way: where they are clipped a scale is off, and not only unsure.
     There is room for as much as a usual score beside them.
@@ -188,18 +249,20 @@ def longest(
     box: tuple[Floats, Floats] | None,
     largest: tuple[int, float],
 ) -> float:
-    """Return how long any row's score can be, in mean lengths, by public bounds: see `farthest`.
+    """Return the longest possible score, in mean lengths, by public bounds: see `farthest`.
 
     root: (k d, p), coordinates. box: bounds (d,) of covariates. largest: d, and the largest norm
     of a row. Infinite where responses or offsets have no bound that is of use.
     """
+    if is_apart(family):
+        return math.inf
     if family.log_scale:
         size = min(float(np.linalg.norm(root[:-1], 2)) * largest[1], across(root[:-1], box))
         squares = np.array([[size**2 * math.exp(-2.0 * place[-1])], [float(root[-1] @ root[-1])]])
         return float(cast("ScaleFamily", family).longest(squares)[0]) / math.sqrt(len(root))
     if isinstance(family, Given) and (family.link == "identity" and family.moved):
         return math.inf
-    if family.link == "log" or (family.link == "identity" and ends is None):
+    if family.link in ("log", "hurdle") or (family.link == "identity" and ends is None):
         return math.inf
     d, max_row_norm = largest
     classes = [root[k : k + d] for k in range(0, len(root), d)]
@@ -223,7 +286,7 @@ def longest(
 def _longest_ordered(
     classes: list[Floats], place: Floats, max_row_norm: float, box: tuple[Floats, Floats] | None
 ) -> float:
-    """Return how long a score of an ordered category can be, of cuts at a released place.
+    """Return the longest possible score of an ordered category, at released cut points.
 
     classes: (d, p) of each cut. Two of them differ in the intercept alone: what pulls the cuts of a
     category apart is the same in all rows, and what else its score has lies between those of both.
@@ -240,7 +303,7 @@ def _longest_ordered(
 
 
 def across(root: Floats, box: tuple[Floats, Floats] | None) -> float:
-    """Return the largest length of root.T @ x for x (d,) in a box, or somewhat more."""
+    """Return an upper bound of the length of root.T @ x for x (d,) in a box."""
     if box is None:
         return math.inf
     low, high = box
@@ -257,7 +320,7 @@ def across(root: Floats, box: tuple[Floats, Floats] | None) -> float:
 
 
 def part_of(last: float, rows: float, z: float) -> float:
-    """Return the part of the event of layers that the number has: what its noise asks for.
+    """Return the part of the layers' event that is spent on their tails.
 
     last: see `Reach`. z: noise multiplier of the event. 0 where no score reaches the first length.
     """
@@ -265,10 +328,3 @@ def part_of(last: float, rows: float, z: float) -> float:
         return 0.0
     need = (EXCLUDED + MARGIN) * z * (last - FIRST) / (HARMLESS * USUAL_WIDTH * math.sqrt(rows))
     return min(max(need * need, LEAST_PART), MOST_PART)
-
-
-def filled(values: Floats, last: float) -> Floats:
-    """Return (m,) how far values are from the first length to the last, in parts, less a half."""
-    with np.errstate(all="ignore"):
-        part = (values - FIRST) / (last - FIRST)
-    return np.asarray(np.clip(np.nan_to_num(part, nan=0.0), 0.0, 1.0) - 0.5)

@@ -1,4 +1,4 @@
-"""The whitening of an earlier release, used again for the same columns.
+"""Reuse of an earlier release's whitening for the same columns.
 
 A whitening reads only covariates, so that one payment serves every response and every family. Any
 coordinates are valid: the cost of an iterate follows from how its rows are clipped, whatever the
@@ -32,7 +32,7 @@ LARGEST_ENTRY, WORST_CONDITION = (
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A release that paid for its whitening. name: what a job calls it by, such as a job's id.
+    """A release whose whitening is paid for. name: how a job refers to it, such as a job's id.
 
     noise_multiplier: of the job, see `whitened_at`.
     """
@@ -43,7 +43,7 @@ class Earlier:
 
 
 def whitened_at(spec: JobSpec) -> float:
-    """Return the noise multiplier of a resolved job of one round with as good a whitening."""
+    """Return the noise multiplier of a job of one round whose whitening is as good."""
     options: Any = spec.sampler
     z = spec.privacy.noise_multiplier or 0.0
     return round_multipliers(z, getattr(options, "rounds", None) or 1)[0]
@@ -52,7 +52,7 @@ def whitened_at(spec: JobSpec) -> float:
 def reused(
     design: Design, spec: JobSpec, earlier: Sequence[Earlier], noise_multiplier: float | None
 ) -> tuple[JobSpec, str]:
-    """Return the job with the whitening that it is to use again, if any, and why.
+    """Return the job with the whitening that it reuses, if any, and the reason.
 
     earlier: of the same dataset. noise_multiplier: of the job that is planned, where it is known.
     Raises SpecError where the job names one that is not of these columns.
@@ -77,7 +77,7 @@ def reused(
 
 
 def _good(design: Design, release: Earlier, noise_multiplier: float | None) -> bool:
-    """Whether its noise does no harm, or is no more than that of a new one."""
+    """Return whether a whitening's noise is harmless, or at most that of a new one."""
     if noise_multiplier is not None and release.noise_multiplier <= noise_multiplier:
         return True
     return (
@@ -87,6 +87,7 @@ def _good(design: Design, release: Earlier, noise_multiplier: float | None) -> b
 
 
 def _unknown(same: Sequence[Earlier]) -> str:
+    """Return advice where the named whitening is not among these releases."""
     known = ", ".join(release.name for release in same[:12]) or "there is none"
     return (
         f"must be {FRESH!r}, or a succeeded job of yours on this dataset with the same columns that"
@@ -95,11 +96,12 @@ def _unknown(same: Sequence[Earlier]) -> str:
 
 
 def _same_columns(design: Design, release: Earlier) -> bool:
+    """Return whether the release has the design's columns."""
     return _alike(design, make_design(design.schema, release.formula))
 
 
 def _alike(first: Design, second: Design) -> bool:
-    """Whether two designs have the same columns, of the same rows.
+    """Return whether two designs have the same columns, of the same rows.
 
     One with groups is like none: its release stores no whitening, and uses none.
     """
@@ -110,12 +112,12 @@ def _alike(first: Design, second: Design) -> bool:
 
 
 def _columns(design: Design) -> list[frozenset[Factor]]:
-    """Return a key for each column of a design that does not depend on the order of factors."""
+    """Return a key for each column, independent of the order of its factors."""
     return [frozenset(term) for term in design.terms]
 
 
 def in_order(white: Whitening, made: Design, wanted: Design) -> Whitening:
-    """Return a whitening of one design in the order of another's columns.
+    """Return a whitening of one design, permuted to another's order of columns.
 
     Raises SpecError where they are not the same columns, or the numbers are none.
     """
@@ -130,7 +132,7 @@ def in_order(white: Whitening, made: Design, wanted: Design) -> Whitening:
 
 
 def checked(white: Whitening, dimension: int) -> Whitening:
-    """Return coordinates that arithmetic survives. Raises SpecError.
+    """Return the whitening, checked to be well conditioned. Raises SpecError.
 
     This is no matter of privacy, for which any would do, but a run must not break off.
     """
@@ -145,7 +147,7 @@ def checked(white: Whitening, dimension: int) -> Whitening:
 
 
 def passed_on(given: Any, kind: type[Any]) -> dict[str, Any]:
-    """Return the whitening that `given` names as an option of `kind`; empty where it has none."""
+    """Return the whitening named in `given` as an option of `kind`; empty if it has none."""
     known = {field.name for field in fields(kind)}
     asked = getattr(given, "whitening", None)
     return {"whitening": asked} if "whitening" in known and asked is not None else {}

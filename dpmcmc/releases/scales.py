@@ -1,11 +1,11 @@
-"""The scale of residuals, from a noisy mean of squares that were cut."""
+"""The residual scale, from a noisy mean of clipped squares."""
 
 import math
 from functools import lru_cache
 
 import numpy as np
 
-from dpmcmc.families.scores.linear import inner, kept, spread
+from dpmcmc.families.scores.linear import clipped_square, clipped_square_variance, inner
 from dpmcmc.mechanisms.joint_sums import Floats
 
 TRIED_CUTS = np.concatenate((np.linspace(1.2, 5.0, 39), np.geomspace(5.5, 60.0, 25)))
@@ -23,11 +23,11 @@ TAIL_POINTS = 4001  # even probabilities, of residuals with a long tail
 
 
 def best_cut(noise: float) -> float:
-    """Return the largest cut, in sds, with which a log scale is known about as well as can be.
+    """Return the largest clip, in sds, with nearly the least error of the log scale.
 
     noise: sd of the noise of a mean square, over that of the rows' part, for a cut of 1.
     """
-    own, others = spread(TRIED_CUTS), (noise * TRIED_CUTS**2) ** 2
+    own, others = clipped_square_variance(TRIED_CUTS), (noise * TRIED_CUTS**2) ** 2
     variance = (own + others) / (2.0 * inner(TRIED_CUTS)) ** 2
     good = TRIED_CUTS[variance <= VARIANCE_TOLERANCE * variance.min()].max()
     quiet = TRIED_CUTS[others <= UNHEARD**2 * own]
@@ -35,11 +35,13 @@ def best_cut(noise: float) -> float:
 
 
 def faithful_cut(noise: float, rows: float) -> float:
-    """Return the cut, in sds, with which a log scale is known best whatever tails residuals have.
+    """Return the clip, in sds, with the least error of the log scale for any tails.
 
     noise: see best_cut. rows: how many there are.
     """
-    variance = (spread(TRIED_CUTS) + (noise * TRIED_CUTS**2) ** 2) / (2.0 * inner(TRIED_CUTS)) ** 2
+    variance = (clipped_square_variance(TRIED_CUTS) + (noise * TRIED_CUTS**2) ** 2) / (
+        2.0 * inner(TRIED_CUTS)
+    ) ** 2
     error = variance / rows + np.array(
         [(TAIL_WEIGHT * hidden(float(clip))) ** 2 for clip in TRIED_CUTS]
     )
@@ -47,7 +49,7 @@ def faithful_cut(noise: float, rows: float) -> float:
 
 
 def solved(mean: float, clip: float, noise: float) -> tuple[float, float]:
-    """Return t with E min((t Z)^2, cut^2) = mean, and the sd of its log that is due to noise.
+    """Return t with E min((t Z)^2, clip^2) = mean, and the sd of log t due to noise.
 
     noise: sd of that of the mean.
     """
@@ -56,7 +58,7 @@ def solved(mean: float, clip: float, noise: float) -> tuple[float, float]:
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         t = math.exp(middle)
-        below = t * t * float(kept(np.array(clip / t))) < mean
+        below = t * t * float(clipped_square(np.array(clip / t))) < mean
         low, high = (middle, high) if below else (low, middle)
     t = math.exp(0.5 * (low + high))
     slope = 2.0 * t * t * float(inner(np.array(clip / t)))
@@ -64,14 +66,14 @@ def solved(mean: float, clip: float, noise: float) -> tuple[float, float]:
 
 
 def variance(t: float, clip: float) -> float:
-    """Return the variance of the log scale estimated from one row, without noise."""
+    """Return the variance of a log scale estimated from one row, without noise."""
     k: Floats = np.array(clip / t)
-    return float(spread(k) / np.maximum(2.0 * inner(k), 1e-6) ** 2)
+    return float(clipped_square_variance(k) / np.maximum(2.0 * inner(k), 1e-6) ** 2)
 
 
 @lru_cache(maxsize=1024)
 def hidden(clip: float) -> float:
-    """Return by how much a log scale is too low where residuals have a long tail, cut at `cut` sds.
+    """Return the bias of a log scale under long tails, when clipped at `clip` sds.
 
     Cut squares do not tell whether they have one, and the scale that a model asks for is the root
     of the mean square, tails included. Of exponential residuals about their mean, which are skewed
@@ -84,7 +86,7 @@ def hidden(clip: float) -> float:
 
 
 def weights(scales: Floats, taus: Floats, tau_sds: Floats) -> Floats:
-    """Return (k,) weights of squared scales * taus, by their noise.
+    """Return weights (k,) of squared scales * taus, by their noise.
 
     Weights of logs would be larger where noise has made a square larger.
     """

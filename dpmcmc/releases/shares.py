@@ -1,4 +1,4 @@
-"""Log odds of rare responses.
+"""Log odds of rare responses: exact updates where a Newton step would overshoot.
 
 A Newton step takes the mean response to be linear in the intercept: from a share of a half to one
 of a hundredth it makes seven steps of about 1. The mean residual says the share at once. Curvatures
@@ -27,7 +27,7 @@ LARGEST_CHANGE = 1e3  # of log odds, where the rows tell nothing
 def shift(
     eta: Floats, residual: Floats, sd: Floats, slope: Floats, heaviest: float
 ) -> tuple[Floats, Floats] | None:
-    """Return (changes of log odds (k,), slope of a row there (k, k)); None where the share is near.
+    """Return changes of log odds (k,) and a row's slope (k, k) there; None if the step is small.
 
     eta: (k,) predictors of the mean row. residual, sd: (k,) mean residuals, weighted, and sds of
     their noise. slope: (k, k), the mean weighted slope. heaviest: largest weight of a row.
@@ -46,16 +46,16 @@ def shift(
 
 
 def moved(
-    iterate: Iterate, white: Whitening, family: Family, rows: float
+    iterate: Iterate, white: Whitening, family: Family, rows: float, first: int = 0
 ) -> tuple[Floats, Floats] | None:
-    """Return (move (k d,) of the intercepts, slope of a row there (k, k)); None if they are near.
+    """Return moves (k d,) of the intercepts and a row's slope (k, k) there; None if small.
 
-    The first column is the intercept.
+    The first column is the intercept. first: which predictors are log odds, from there on.
     """
     back, inverse, sums = np.linalg.inv(white.root), np.linalg.inv(iterate.root), iterate.sums
-    mean, chosen = (back.T @ back)[0], slice(0, None, len(back))
+    mean, chosen = (back.T @ back)[0], slice(first * len(back), None, len(back))
     change = shift(
-        iterate.place.reshape(-1, len(back)) @ mean + shift_of(family),
+        iterate.place.reshape(-1, len(back))[first:] @ mean + shift_of(family),
         (inverse.T @ sums.score)[chosen] / rows,
         sums.sds[0] * np.linalg.norm(inverse[:, chosen], axis=0) / rows,
         (inverse.T @ sums.curvature @ inverse)[chosen, chosen] / rows,
@@ -69,7 +69,7 @@ def moved(
 
 
 def expected(place: Floats, white: Whitening, family: Family) -> Floats | None:
-    """Return (k d, k d), the mean curvature of a row, if a response is rare; else None.
+    """Return the mean curvature (k d, k d) of a row if a response is rare; else None.
 
     place: (k d,) coefficients, the first of each k the intercept. Rows with a rare response have
     other covariates than most: those of normal ones are shifted by their covariance times the
@@ -92,7 +92,7 @@ def expected(place: Floats, white: Whitening, family: Family) -> Floats | None:
 
 
 def changes(curvature: Floats, rows: float, moves: Floats) -> float:
-    """Return the rms change of log odds that moves make, in rows with a rare response.
+    """Return the rms change of log odds by moves, in rows with a rare response.
 
     The largest over responses; 0 where none is rare. curvature: (k d, k d) by coefficients whose
     first column is the intercept: its diagonal there is the sum of slopes. moves: (m, k, d), whose

@@ -1,4 +1,4 @@
-"""Linear regression from one release of X'X, X'y and y'y, and what each method makes of it.
+"""Linear regression from one release of X'X, X'y and y'y, by the method that a job names.
 
 One exact Gaussian event releases the sums of all rows, within their public bounds; or one of each
 data holder those of its own rows. MCMC-normalX,
@@ -59,7 +59,7 @@ LEAST_FACTOR = 1e-9  # of the largest eigenvalue
 
 @dataclass(frozen=True, slots=True)
 class Conditional:
-    """A mixture of normals of coefficients, each with a log sigma; see mixtures.Mixture.
+    """A mixture of normals of coefficients, each with its log sigma: see mixtures.Mixture.
 
     start: (p,) that positions are measured from. known: whether sigma is no parameter.
     """
@@ -71,6 +71,7 @@ class Conditional:
 
     @property
     def _d(self) -> int:
+        """Number of coefficients."""
         return int(self.mixture.means.shape[1])
 
     def parts(self) -> tuple[Floats, Floats]:
@@ -86,7 +87,7 @@ class Conditional:
         return self.completed(coefficients, which, random).reshape(chains, length, -1)
 
     def completed(self, coefficients: Floats, which: Any, _: RandomSource) -> Floats:
-        """Return positions (n, p): coefficients (n, d) of parts, and their log sigma."""
+        """Return positions (n, p), completing coefficients (n, d) of parts with their log sigma."""
         if self.known:
             return coefficients
         logs = self.start[-1] + 0.5 * np.log(self.mixture.variances[which])
@@ -95,7 +96,7 @@ class Conditional:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sums:
-    """A stored release. noisy: of one holder or several. method: of mixtures.METHODS.
+    """A stored release. noisy: sums of one or several holders. method: of mixtures.METHODS.
 
     start: (p,), that positions are measured from. known: whether the variance of the residuals is
     1. ones: whether the first column is all ones. covariates: scale and further degrees of freedom
@@ -112,7 +113,7 @@ class Sums:
     found: tuple[tuple[float, ...], float] = ((), 1.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return lists and numbers that JSON holds."""
+        """Return the record as lists and numbers that JSON can hold."""
         squares = self.noisy.squares
         return {
             "gram": self.noisy.gram.tolist(),
@@ -130,7 +131,7 @@ class Sums:
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> "Sums":
-        """Return what to_dict made this of."""
+        """Return the release that to_dict wrote."""
         gram, moments, rows = (
             np.array(stored[key], np.float64) for key in ("gram", "moments", "rows")
         )
@@ -145,7 +146,7 @@ class Sums:
         return cls(noisy, stored["method"], start, known, ones, (scale, degrees), fitted)
 
     def moments(self) -> tuple[Floats, float] | None:
-        """Return (mean of x x^T (d, d), sd of its noise); a direction below the noise has that.
+        """Return mean of x x^T (d, d), at least the noise in every direction, and its noise sd.
 
         None of sums of groups, which are not sums of rows.
         """
@@ -157,7 +158,7 @@ class Sums:
 
     @classmethod
     def joined(cls, parts: "Sequence[Sums]") -> "Sums":
-        """Return the sums of several holders, each released from its own rows with its own noise.
+        """Return the added sums of holders, each released from its rows with its own noise.
 
         Raises ValueError where noise or method differ, or sums are in two of them.
         """
@@ -195,7 +196,7 @@ class Sums:
 
 
 def judge(release: Sums, _: tuple[Floats, Floats] | None) -> Judged:
-    """Judge a release by its own numbers: free."""
+    """Return the verdict, from released numbers alone: free of privacy cost."""
     theta, r_hat = np.array(release.found[0]), release.found[1]
     total = release.noisy.total
     values, vectors = nearest(total.gram[0])
@@ -220,12 +221,12 @@ def _problem(
     values: Floats,
     r_hat: float,
 ) -> tuple[str, Fault, float | None]:
-    """Return what is wrong, in words and in one, and by how many times less noise it would not."""
+    """Return a sentence, the kind of problem, and the noise precision factor that would mend it."""
     if not r_hat <= MAX_RHAT:
         return f"the chains given the sums have not mixed (R-hat {r_hat:.3f})", "mixing", None
     least = float(values[0])
     if least < LEAST_CLEAR * release.edge:
-        problem = "some direction of the columns does not stand out of the noise of X'X"
+        problem = "the noise of X'X hides some direction of the columns"
         seen = least > release.edge  # of what is not, nobody knows how small it is
         return problem, "noise", LEAST_CLEAR * release.edge / least if seen else None
     if not release.known:
@@ -268,7 +269,7 @@ class Opened:
 
 
 def opened(design: Design, spec: JobSpec, table: Table) -> Opened:
-    """Return what `publish` reads: responses about the middle of their range, if that is free."""
+    """Return the opened rows that `publish` reads; with an intercept, y is centred at mid-range."""
     form, response = LinearForm(design, spec), number_of(design)
     unit, d = unit_of(design, spec.model), len(design.parameters)
     ones = design.parameters[:1] == (INTERCEPT,)
@@ -283,7 +284,7 @@ def opened(design: Design, spec: JobSpec, table: Table) -> Opened:
 
 
 def event(options: SufficientStatisticsOptions, noise_multiplier: float, rows: int) -> Event:
-    """Return one Gaussian event, or one of each holder, in parallel.
+    """Return one Gaussian event, or one for each holder, in parallel.
 
     Proof: docs/proofs/sufficient_statistics.md.
     """
@@ -293,7 +294,7 @@ def event(options: SufficientStatisticsOptions, noise_multiplier: float, rows: i
 def settle(
     options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: float
 ) -> SufficientStatisticsOptions:
-    """Return the options: nothing is left open but the numbers of draws. Raises SpecError."""
+    """Return the options with every field filled in but the numbers of draws. Raises SpecError."""
     d, rows = len(facts.prior), facts.assumptions.rows
     if rows >= MOST_ROWS or d > MOST_COEFFICIENTS:
         raise SpecError("/sampler/algorithm", "sufficient_statistics is for fewer rows or columns")
@@ -318,7 +319,7 @@ def settle(
 
 
 def _check_prior_of_covariates(options: SufficientStatisticsOptions) -> None:
-    """Refuse hyperparameters that the method has not, or that are no prior. Raises SpecError."""
+    """Refuse hyperparameters that the method lacks or that are out of range. Raises SpecError."""
     for name in ("covariance_scale", "covariance_degrees"):
         value = getattr(options, name)
         if value is None:
@@ -367,7 +368,7 @@ def _noise(
 def sd_inflation(
     options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: float
 ) -> Floats:
-    """Return (p,) expected sds of the draws over those of the posterior given the rows.
+    """Return the inflation (p,) of the sd by noise: expected sd of draws over the posterior's.
 
     For coefficients as large as the residuals, which the noise of X'X is multiplied by. Of k rows
     that are averaged, covariates about 0 keep a k-th of their information.
@@ -382,7 +383,7 @@ def sd_inflation(
 
 
 def poor(options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: float) -> bool:
-    """Return whether X'X is not expected to stand out of its noise."""
+    """Return whether X'X is expected to stay below its noise."""
     precision = facts.assumptions.guess.precision - np.diag(facts.prior)
     seen = np.linalg.eigvalsh(precision) / (options.group or 1)
     edge = math.sqrt(2.0 * len(seen)) * _noise(options, facts, noise_multiplier)[0]
@@ -419,12 +420,12 @@ def publish(
 
 
 def unchanged(model: ModelSpec) -> ModelSpec:
-    """Return the model: its own coordinates do."""
+    """Return the model unchanged: the release uses its own coordinates."""
     return model
 
 
 def passes(options: SufficientStatisticsOptions, dimension: int) -> int:
-    """Return how often the rows are read: once."""
+    """Return the number of passes over the rows: one."""
     return 1
 
 

@@ -1,4 +1,4 @@
-"""The whitening: coordinates in which the second moments of the covariates are about the identity.
+"""The whitening: coordinates in which the covariates' second moments are about the identity.
 
 Released are sums of a a^T over rows a, in the coordinates of the round before, each row clipped to
 the norm of a typical row there. A few rounds find any scale and any correlation (Biswas, Dong,
@@ -8,11 +8,13 @@ Proof: docs/proofs/noisy_quadratic.md, section 3.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Floats, release
+from dpmcmc.mechanisms.sums import Vectors, array_of
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases.design_rows import DesignRows, HeldRows
@@ -28,7 +30,7 @@ LEAST_MOMENT = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Whitening:
-    """Released. root: (d, d), rows root.T @ x have a mean square of about 1 in every direction.
+    """A released whitening. root: (d, d); root.T @ x has second moments of about 1.
 
     known: (d, d), mean of x x^T where it is above its noise. sd: of the last round's noise.
     held: (d, d), moments that are not to be stretched to less: see saturated.
@@ -41,7 +43,7 @@ class Whitening:
 
 
 def event(noise_multiplier: float) -> Event:
-    """Return what it costs: mu = 1 / noise_multiplier, of the whole whitening."""
+    """Return the event of the whole whitening, of mu = 1 / noise_multiplier."""
     return Repeat(Gaussian(noise_multiplier * math.sqrt(ITERATIONS)), ITERATIONS)
 
 
@@ -53,7 +55,7 @@ def whiten(
     unit_rows: int = 1,
     mean_rows: float = 1.0,
 ) -> Whitening:
-    """Release the coordinates of rows. Privacy: event(noise_multiplier), by units.
+    """Release a whitening of the rows. Privacy: event(noise_multiplier), by units.
 
     max_row_norm: largest norm of a row, public. unit_rows, mean_rows: see `by_unit`. Never raises
     on rows.
@@ -66,7 +68,7 @@ def whiten(
     held, firm = np.zeros((d, d)), np.zeros((d, d))
     for _ in range(ITERATIONS):
         caps = Caps(1.0, cap, 1.0, 1.0, (0.0, 1.0, 0.0, 0.0))
-        blocks = (_block(rows, root, unit_rows, mean_rows) for rows in data.blocks(size))
+        blocks = data.blocks(size).map(partial(_block, root, unit_rows, mean_rows))
         sums = release(blocks, d, n, caps, z, random, gaps=data.gaps)
         sd = sums.sds[1] / sums.rows
         seen, back = sums.curvature / sums.rows, np.linalg.inv(root)
@@ -74,13 +76,13 @@ def whiten(
         held = back.T @ at_least(root.T @ held @ root, floor) @ back
         firm = back.T @ above(seen, CLEAR * math.sqrt(2.0 * d) * sd) @ back
         root, known = rounder(root, known, seen, sd)
-        root = kept(root, held)
+        root = limited(root, held)
         cap = CUT_RATIO * d
     return Whitening(root, known, sd, held)
 
 
 def rounder(root: Floats, known: Floats, seen: Floats, sd: float) -> tuple[Floats, Floats]:
-    """Return coordinates in which what is known is about 1, and what is known.
+    """Return coordinates (d, d) that whiten a noisy moment matrix, and lower bounds (d, d) of it.
 
     known: (d, d), so far, by the rows' own columns: a lower bound, for long rows count less in what
     is seen. seen: in the coordinates of root, with noise of this sd. A direction that was seen
@@ -92,23 +94,23 @@ def rounder(root: Floats, known: Floats, seen: Floats, sd: float) -> tuple[Float
     values, vectors = np.linalg.eigh(seen)
     back = np.linalg.inv(root)
     sure = back.T @ ((vectors * np.where(values > edge, values, 0.0)) @ vectors.T) @ back
-    return root @ lifted(seen, sd), np.asarray(sure)
+    return root @ inverse_root(seen, sd), np.asarray(sure)
 
 
 def at_least(matrix: Floats, least: Floats, edge: float = 0.0) -> Floats:
-    """Return matrix raised to `least` in the directions where it is smaller by more than edge."""
+    """Return a matrix raised to `least` in directions where it is smaller by more than edge."""
     values, vectors = np.linalg.eigh(least - matrix)
     return np.asarray(matrix + (vectors * np.maximum(values - edge, 0.0)) @ vectors.T)
 
 
-def kept(root: Floats, held: Floats) -> Floats:
-    """Return root, stretched in no direction further than `held` allows."""
+def limited(root: Floats, held: Floats) -> Floats:
+    """Return root, with stretching limited in every direction by `held`."""
     least = at_least(np.eye(len(root)), root.T @ held @ root)
-    return _tame(np.asarray(root @ lifted(least, 0.0)))
+    return _tame(np.asarray(root @ inverse_root(least, 0.0)))
 
 
 def _tame(root: Floats) -> Floats:
-    """Return root with singular values of at most LARGEST_STRETCH times the least.
+    """Return root with its condition number limited to LARGEST_STRETCH.
 
     Without it, each round would stretch a direction in which columns are collinear further.
     """
@@ -119,13 +121,13 @@ def _tame(root: Floats) -> Floats:
 
 
 def above(matrix: Floats, edge: float) -> Floats:
-    """Return what of a symmetric matrix is beyond doubt: larger eigenvalues, less half the edge."""
+    """Return the part of a symmetric matrix with eigenvalues above edge, less half the edge."""
     values, vectors = np.linalg.eigh(matrix)
     return np.asarray((vectors * np.where(values > edge, values - 0.5 * edge, 0.0)) @ vectors.T)
 
 
 def saturated(before: Floats, seen: Floats, edge: float) -> Floats:
-    """Return (d, d) what directions are to be divided by in which few rows carry what is seen.
+    """Return (d, d) limits of stretching, where clipping has reduced the observed moments.
 
     A cut row adds at most its cap, however far its direction is stretched. Where much less is seen
     than was known before, stretching has cut rows, and as much of it is taken back.
@@ -140,7 +142,7 @@ def saturated(before: Floats, seen: Floats, edge: float) -> Floats:
 
 
 def beside(white: Whitening, scale: float) -> Whitening:
-    """Return coordinates for coefficients in units of a scale, and for its logarithm behind them.
+    """Return the whitening extended by a log scale, for coefficients in units of a scale.
 
     What rows' predictors change by is then about the length of a move.
     """
@@ -151,19 +153,20 @@ def beside(white: Whitening, scale: float) -> Whitening:
     return Whitening(root, known, white.sd, held)
 
 
-def _block(rows: HeldRows, root: Floats, unit_rows: int, mean_rows: float) -> Block:
+def _block(root: Floats, unit_rows: int, mean_rows: float, rows: HeldRows) -> Block:
+    """Return one block's statistics by units, in the coordinates of root."""
     seen = root.T @ rows.x
     block = Block(seen, (seen,), (), np.zeros(0), rows.counted)
     return by_unit(block, rows.x, unit_rows, mean_rows)
 
 
 def whole_units(size: int, unit_rows: int) -> int:
-    """Return how many rows a block of about this size has that splits no unit."""
+    """Return the number of rows of a block of about this size that splits no unit."""
     return max(size // unit_rows, 1) * unit_rows
 
 
 def by_unit(rows: Block, x: Floats, unit_rows: int, mean_rows: float) -> Block:
-    """Return the statistics of units, whose rows lie together: their sums over mean_rows.
+    """Return the statistics of units of adjacent rows: their sums over mean_rows.
 
     rows: statistics of single rows. x: (d, m), their covariates, all 0 where no row is in use: what
     is computed there may be no number, and is dropped. The square of a unit is the mean over its
@@ -177,7 +180,7 @@ def by_unit(rows: Block, x: Floats, unit_rows: int, mean_rows: float) -> Block:
     if len(square):
         several = np.where(used, square, 0.0).reshape(-1, unit_rows).sum(axis=1)
         square = several / np.maximum(used.reshape(-1, unit_rows).sum(axis=1), 1)
-    vectors = np.where(used, rows.vectors, 0.0)
+    vectors = np.where(used, array_of(rows.vectors), 0.0)
     return Block(
         vectors.reshape(len(vectors), -1, unit_rows).sum(axis=2) / mean_rows,
         _rows_apart(rows.curvature, used, unit_rows, scale),
@@ -189,15 +192,15 @@ def by_unit(rows: Block, x: Floats, unit_rows: int, mean_rows: float) -> Block:
 
 
 def _rows_apart(
-    roots: tuple[Floats, ...], used: NDArray[np.bool_], unit_rows: int, scale: float
-) -> tuple[Floats, ...]:
-    """Return the roots (p, units) of units' matrices, those of each of their rows times scale."""
-    scaled = [np.where(used, scale * root, 0.0) for root in roots]
+    roots: tuple[Vectors, ...], used: NDArray[np.bool_], unit_rows: int, scale: float
+) -> tuple[Vectors, ...]:
+    """Return a unit matrix's roots (p, units), one array for each of a unit's rows, scaled."""
+    scaled = [np.where(used, scale * array_of(root), 0.0) for root in roots]
     return tuple(root[:, k::unit_rows] for root in scaled for k in range(unit_rows))
 
 
-def lifted(matrix: Floats, sd: float) -> Floats:
-    """Return B, B^T matrix B = 1, of a symmetric matrix whose noise has this sd.
+def inverse_root(matrix: Floats, sd: float) -> Floats:
+    """Return B with B^T matrix B = I, eigenvalues of noise size or less raised to it.
 
     Eigenvalues below the largest that noise alone has are lifted to it.
     """

@@ -89,7 +89,7 @@ def drawn(
 
 
 def draws_a_step(covariance: Floats, vectors: Floats, draws_along: Floats) -> float:
-    """Return the effective draws of a step, averaged over the coefficients.
+    """Return the mean effective draws per step over coefficients.
 
     covariance: (d, d) of the posterior. vectors: (m, d), of which each has length 1 in posterior
     sds. draws_along: (m,) effective draws of a step along each.
@@ -264,6 +264,7 @@ class Walk:
         return np.concatenate((first_lengths, np.ones(count - len(first_lengths))))
 
     def _see(self, draws: Floats) -> None:
+        """Keep released draws, and fit the moves where this many steps are due."""
         before, self._done = self._done, self._done + draws.shape[1]
         if not self._points or before >= self._points[-1]:
             return
@@ -294,6 +295,7 @@ class Walk:
         whole = self._base.kind == "whole"
 
         def width(deltas: Floats, alone: bool) -> Floats:
+            """Return public widths of moves around `here`."""
             return self._target.widths(here, deltas, alone)
 
         if effective_draws >= max(MIN_ESS_OF_COVARIANCE, MIN_ESS_PER_COEFFICIENT * len(here)):
@@ -312,6 +314,7 @@ class Walk:
         if math.isfinite(self._widest) and np.isfinite(here).all():
 
             def width(deltas: Floats, alone: bool) -> Floats:
+                """Return public widths of moves at `here`."""
                 return self._target.widths(here, deltas, alone)
 
             self.moves = shortened_to(self.moves, width, self._widest)

@@ -75,7 +75,7 @@ class Room:
 
 
 def sensitivity(g: Any, part: float, fixed: Any, batch: int) -> Any:
-    """Return the sensitivity of the batch's statistic; of many divisions, as arrays, at once.
+    """Return the sensitivity of the batch's statistic; vectorised over divisions.
 
     Proof: docs/proofs/dp_barker.md, section 3.
     """
@@ -167,6 +167,7 @@ def step(
     """
 
     def steps(count: int) -> Floats:
+        """Return the draws of the next `count` steps."""
         shape = (count, len(target.position))
         deltas = state.moves.along(*drawn(state.moves, shape, _amounts, random))
         return _steps(target, deltas, options.batch or 0, noise_multiplier, random)

@@ -30,6 +30,7 @@ def step(
     """
 
     def steps(count: int) -> Floats:
+        """Return the draws of the next `count` steps."""
         moves, chains = state.moves, len(target.position)
         if state.signs is None:
             state.signs = 2 * random.integers(2, (chains, len(moves.vectors))) - 1

@@ -60,6 +60,7 @@ def step(
     """
 
     def steps(count: int) -> Floats:
+        """Return the draws of the next `count` steps."""
         shape, draw_amounts = (count, len(target.position)), amounts(options.proposal.shape)
         deltas = state.moves.along(*drawn(state.moves, shape, draw_amounts, random))
         deltas *= state.lengths(count)[:, None, None]
@@ -107,7 +108,7 @@ class SubsampledMixing(PenaltyMixing):
         return float(z * public.rows / options.batch)
 
     def _noisy_guess(self, options: Any, assumptions: Assumptions, z: float, scale: float) -> Guess:
-        """For a move of one sd the batch's noise has variance n T / b (1 - b / n)."""
+        """Return the guess with widths for the noise of privacy and of the batch together."""
         guess, part = (
             PenaltyMixing._noisy_guess(self, options, assumptions, z, scale),
             options.batch / assumptions.rows,
@@ -118,7 +119,7 @@ class SubsampledMixing(PenaltyMixing):
         return replace(guess, width=width, joint_width=joint)
 
     def _noises(self, options: Any, public: PublicRows, z: float, widths: Floats) -> Floats:
-        """The noise of privacy, for both parts of the statistic, and of the batch."""
+        """Return the sds of the noise on lambda, of privacy and batch, for moves of LENGTHS."""
         part = options.batch / public.rows
         scaled = widths / part
         jump = 0.5 * (1.0 - part) * scaled**2

@@ -42,7 +42,7 @@ class HamiltonianOptions(Protocol):
 
     @property
     def step_size(self) -> float | None:
-        """Of a leapfrog step, where the mass matrix is near the posterior's precision."""
+        """Leapfrog step size, in units where the mass matrix is near the posterior precision."""
 
     @property
     def mass(self) -> tuple[float, ...] | None:
@@ -54,7 +54,7 @@ class HamiltonianOptions(Protocol):
 
     @property
     def gradient_noise_multiplier(self) -> float | None:
-        """Of every gradient; the job's noise multiplier is that of every ratio."""
+        """Noise multiplier of every gradient; the job's noise multiplier is that of ratios."""
 
     @property
     def start(self) -> Start | None:
@@ -83,7 +83,7 @@ class HamiltonianState:
 
 
 def hamiltonian_event(options: HamiltonianOptions, noise_multiplier: float, rows: int) -> Event:
-    """Return the event: a first gradient, then num_leapfrog gradients and a ratio for every step.
+    """Return the event: a first gradient, then num_leapfrog gradients and a ratio per step.
 
     Proof: docs/proofs/dp_hmc.md.
     """
@@ -135,11 +135,11 @@ def _fitted(
 ) -> HamiltonianState:
     """Return the state of chains from a released start. Proof: docs/proofs/dp_hmc.md."""
     root, (step, clip) = start.root, _planned(options)
-    back, factor = target.spread(root)
+    back, factor = target.use_coordinates(root)
     facts = target.rows, target.tempering, noise_multiplier, len(root)
     most = steepest(*facts, bounded=target.bounded)
     if most < math.inf:
-        target.cut(np.asarray(most * np.linalg.inv(root).T))
+        target.narrow_clip(np.asarray(most * np.linalg.inv(root).T))
     clip *= float(target.information_scale(start.mode[None], start.moments)[1][0]) * factor
     state = HamiltonianState(root, back, step, clip, *_no_control_variate(len(root)))
     start_error = _weigh_gradients(target, options, state, start)
@@ -221,6 +221,7 @@ def _shortened(
 
 
 def _inverse(mass: tuple[float, ...] | None) -> Floats:
+    """Return the diagonal (d,) of the inverse mass matrix."""
     if mass is None:
         raise ValueError("the mass matrix must be known")
     return 1.0 / np.array(mass)

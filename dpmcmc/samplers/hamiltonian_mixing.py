@@ -173,6 +173,7 @@ class HamiltonianMixing:
 
 
 def _ratios(options: Any) -> float:
+    """Return the part of a chain's mu^2 that ratios have."""
     return RATIO_BUDGET_SHARES[options.start is not None]
 
 
@@ -278,7 +279,7 @@ def _all_draws(
     noise = (
         options.gradient_noise_multiplier * 2.0 * clip_errors[0][:, None] * assumptions.tempering
     )
-    noise_square = noise**2 * _spread(options, assumptions)
+    noise_square = noise**2 * _noise_square(options, assumptions)
     clip_error = clip_errors[1][:, None]
     if options.start is not None:
         noise_square, clip_error = with_control_variate(
@@ -313,8 +314,8 @@ def with_control_variate(
     )
 
 
-def _spread(options: Any, assumptions: Assumptions) -> float:
-    """Return the squared length of a gradient's noise, in posterior sds, where its sds are 1.
+def _noise_square(options: Any, assumptions: Assumptions) -> float:
+    """Return the mean squared length of a gradient's noise, in posterior sds.
 
     After a start gradients are clipped in whitened coordinates.
     """

@@ -55,11 +55,13 @@ def amounts(shape: Shape) -> Amounts:
     """Return a function (shape, random) that draws symmetric lengths of moves of variance 1."""
 
     def bactrian(size: tuple[int, ...], random: RandomSource) -> Floats:
+        """Return draws of the bactrian distribution of variance 1."""
         normals = random.normals(size)
         sides = 2.0 * random.integers(2, size) - 1.0
         return BACTRIAN_MODE * sides + math.sqrt(1.0 - BACTRIAN_MODE**2) * normals
 
     def normal(size: tuple[int, ...], random: RandomSource) -> Floats:
+        """Return standard normal draws."""
         return random.normals(size)
 
     return bactrian if shape == "bactrian" else normal
@@ -76,6 +78,7 @@ def step(
     """Return (chain, length, d) draws. Privacy: length * chain Gaussian events."""
 
     def steps(count: int) -> Floats:
+        """Return the draws of the next `count` steps."""
         return taken(target, state, options.proposal.shape, noise_multiplier, count, random)
 
     return state.through(length, steps)

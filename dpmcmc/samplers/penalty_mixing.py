@@ -45,7 +45,7 @@ LARGE_MU = 100.0  # mu, an epsilon of some 5,000: from there on a start is affor
 def adapts(
     options: Any, guess: Guess, adapt: bool | None, scale: float | None, draws: float
 ) -> tuple[bool, int]:
-    """Return whether moves are fitted, and the least steps of a warm-up whose draws fit them.
+    """Return whether moves are fitted, and the warm-up steps whose draws fit them.
 
     Where the posterior's covariance is an assumption, that of the start's release is better, for
     any number of draws. adapt, scale: as the caller gave them. draws: expected effective draws per
@@ -62,7 +62,7 @@ def adapts(
 
 
 def of_unequal_sds(draws: float, guess: Guess) -> float:
-    """Return effective draws a step where the shape of the posterior is a guess."""
+    """Return effective draws per step, reduced where the posterior's shape is only guessed."""
     guessed = not guess.known and math.isinf(guess.steepest)
     return UNEQUAL_SDS * draws if guessed else draws
 
@@ -80,7 +80,7 @@ def fitted_draws(guess: Guess, fit: Fit, whole: bool = False) -> float:
 
 
 def begun(options: Any, assumptions: Assumptions, spent: float) -> tuple[Any, Guess]:
-    """Return options with the start's noise, and the assumptions about where the chain begins.
+    """Return options with the start's noise, and the assumptions at the chain's start.
 
     spent: mu of the chain.
     """
@@ -262,6 +262,7 @@ class PenaltyMixing:
     def _mobility(
         self, proposal: Proposal | ComponentProposal, guess: Guess, z: float, scale: float
     ) -> Floats:
+        """Return the mobility (d,) of moves of this scale."""
         facts = (guess.precision, guess.width, guess.joint_width)
         mixing = guided_efficiency if self.guided else efficiency
         return mobility(proposal, *facts, scale, z, mixing)

@@ -40,7 +40,7 @@ def release_of(spec: JobSpec) -> Release[Any, Any, Any]:
 
 
 def _straight(spec: JobSpec) -> JobSpec | None:
-    """Return the job as noisy_mean releases it; None for another family."""
+    """Return the job as noisy_mean releases it; None for other families."""
     if spec.model.family not in noisy_mean.RELEASE.families:
         return None
     return replace(spec, model=noisy_mean.RELEASE.model(spec.model))
@@ -66,6 +66,7 @@ def beginning(design: Design, spec: JobSpec, assumptions: Assumptions) -> Beginn
     default_far = options.num_far or noisy_quadratic.NUM_FAR
 
     def settle(start: Start, _: float) -> Start:
+        """Return the start with options filled in."""
         if (start.shares, start.clip_bounds) != (None, None):
             raise SpecError("/sampler/start", f"{spec.model.family} starts with num_far alone")
         return replace(start, num_far=default_far if start.num_far is None else start.num_far)
@@ -93,10 +94,12 @@ def _mean_beginning(design: Design, spec: JobSpec, assumptions: Assumptions) -> 
 
     @cache
     def settled(start: Start, z: float) -> NoisyMeanOptions:
+        """Return the release's options, filled in for this noise multiplier."""
         options: NoisyMeanOptions = noisy_mean.settle(noisy_mean.options_of(start), facts, z)
         return options
 
     def settle(start: Start, z: float) -> Start:
+        """Return the start with the options that are best at this noise multiplier."""
         if start.num_far is not None:
             raise SpecError("/sampler/start/num_far", f"{spec.model.family} starts without")
         options = settled(replace(start, noise_multiplier=None), z)
@@ -162,6 +165,7 @@ def _mean_begun(
         raise ValueError("this is no noisy mean")
 
     def to_parameters(positions: Floats) -> Floats:
+        """Return positions in the coordinates of the chains."""
         return model.release(design, straight, positions) if bent else positions
 
     bent = spec.model.options.coordinates == "natural"
@@ -235,7 +239,7 @@ def own_root(release: Quadratic, prior: Floats) -> Floats:
 
 
 def _excess(covariance: Floats, root: Floats) -> Floats | None:
-    """Return the positive part (d, d) of covariance minus root @ root.T; None if not finite."""
+    """Return the positive part (d, d) of covariance - root @ root.T; None if not finite."""
     back = np.linalg.inv(root)
     whitened = back @ covariance @ back.T
     if not np.isfinite(whitened).all():

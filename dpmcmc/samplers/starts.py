@@ -79,6 +79,7 @@ def settled(start: Start | None, assumptions: Assumptions) -> Start | None:
 
 
 def _check(start: Start) -> None:
+    """Refuse a share, noise multiplier or num_far of a start that is out of range."""
     numbers = (("share", 0.01, 0.99), ("noise_multiplier", LEAST_NOISE, MOST_NOISE))
     for name, least, most in numbers:
         value = getattr(start, name)
@@ -104,7 +105,7 @@ def chain_mu(start: Start | None, mu: float) -> float:
 
 
 def finished(start: Start | None, chain: float) -> Start | None:
-    """Return the start with the noise of its share, for a chain that costs mu = chain."""
+    """Return the start with its noise set, for a chain that costs mu = chain."""
     if start is None or start.noise_multiplier is not None:
         return start
     mu = chain * math.sqrt(start.share / (1.0 - start.share))
@@ -118,13 +119,13 @@ def error(start: Start, assumptions: Assumptions) -> float:
 
 
 def arrived(start: Start, assumptions: Assumptions) -> Floats:
-    """Return the expected distances (d,) from the mode at which a chain begins."""
+    """Return the expected distances (d,) from the mode at the chain's start."""
     distance = assumptions.sds * _sd_inflation(start, assumptions)
     return np.minimum(distance, np.maximum(assumptions.guess.distance, assumptions.sds))
 
 
 def _sd_inflation(start: Start, assumptions: Assumptions) -> Floats:
-    """Return the inflation (d,) of the sd by the noise: expected sd over the posterior's."""
+    """Return the inflation (d,) of the sd by noise: expected sd over the posterior's."""
     if assumptions.beginning is None:
         raise ValueError("this model has no release for a chain to start from")
     return assumptions.beginning.sd_inflation(start.noise_multiplier or math.inf)

@@ -52,7 +52,7 @@ class Unmodelled:
         return smallest(ratio, math.sqrt(count) / mu)
 
     def _begun(self, options: Any, count: int, z: float) -> Any:
-        """Return options with the start's noise, for `count` releases or fewer."""
+        """Return options with the start's noise, for at most `count` releases."""
         return replace(options, start=finished(options.start, math.sqrt(count) / z))
 
     def expectation(

@@ -46,6 +46,7 @@ DESIGNS = (
     ((X, G), "g ~ x"),
     ((X, W), "~ x + w"),
     ((X, L), "l ~ x"),
+    ((X, L), "I(l / 10) ~ x"),
     ((X, Y), "y | trials(y + 1) ~ x"),
     ((X, L, B), "surv(l, b) ~ x"),
 )

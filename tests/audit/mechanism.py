@@ -106,7 +106,7 @@ def _method(record: Record, name: str) -> Callable[..., Any]:
 
 def note(record: Record, name: str, target: Any, given: tuple[Any, ...]) -> None:
     """Write down a question to the rows."""
-    if name in ("gradient", "spread", "cut"):
+    if name in ("gradient", "use_coordinates", "narrow_clip"):
         record.queries.append((name, given))
     elif name == "batch_walk":
         rule, z = given[0], record.draws[-1].noise_multiplier
@@ -132,7 +132,7 @@ def _note_trajectories(record: Record, target: Any, path: Any, steps: Any) -> No
 
 
 METHODS = (
-    *("gradient", "spread", "cut"),
+    *("gradient", "use_coordinates", "narrow_clip"),
     *("penalty_walk", "hamiltonian_walk", "batch_walk"),
 )
 
@@ -157,7 +157,7 @@ def recording() -> Iterator[Record]:
 def answers(target: Any, record: Record) -> Iterator[tuple[str, Floats, Floats]]:
     """Ask recorded questions of a fresh target: (name, sums (chain, ...), sensitivities)."""
     for name, given in record.queries:
-        if name in ("spread", "cut"):
+        if name in ("use_coordinates", "narrow_clip"):
             getattr(target, name)(*given)
         elif name == "ratios":
             position, delta = given

@@ -53,6 +53,7 @@ DESIGNS = (
     ((X, W, Y), "y ~ x + w"),
     ((X, W, G), "g ~ x + w"),
     ((X, W, L), "l ~ x + w"),
+    ((X, W, L), "I(l / 10) ~ x + w"),
     ((X, W, Y, T), "y | trials(t) ~ x + w"),
     ((X, W, L, B), "surv(l, b) ~ x + w"),
 )
@@ -196,6 +197,9 @@ def kinds_of_jobs() -> Iterator[Case]:
             request = Request(columns, made.rows, job)
             for draw in ("", ", again", ", once more"):  # whether rows reach a clip is chance
                 yield of_request(f"noisy_quadratic, groups, {family}{draw}", request)
+            job = {**made.job, "model": asked_for(family, f"{answer} ~ x + (x | g)")}
+            request = Request(columns, made.rows, job)
+            yield of_request(f"noisy_quadratic, slopes of groups, {family}", request)
     made = base("sufficient_statistics", "linear", num_holders=1)
     if made is not None:
         schema = replace(made.schema(), holders=(10, 12, 8))

@@ -50,6 +50,18 @@ def body(dataset: str, **changes: Any) -> dict[str, Any]:
     return job_of(dataset) | {"sampler": sampler, "spend": "all"} | changes
 
 
+def test_an_address_for_mail_is_set_and_taken_back(service: Service, told: tuple[str, str]) -> None:
+    async def changed() -> tuple[dict[str, Any], dict[str, Any]]:
+        async with AsyncClient(service.url, told[0]) as client:
+            return await client.set_email("ann@example.org"), await client.me()
+
+    given, me = asyncio.run(changed())
+    assert given["email"] == me["email"] == "ann@example.org"
+    with Client(service.url, told[0]) as client:
+        assert client.set_email(None)["email"] is None
+        assert (client.me()["name"], client.me()["email"]) == ("ann", None)
+
+
 def test_dummy_rows_are_the_same_by_both_clients(service: Service, told: tuple[str, str]) -> None:
     key, dataset = told
 

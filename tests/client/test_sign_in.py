@@ -1,7 +1,9 @@
 """The command line signs in at a provider by the device flow: both run, over HTTP."""
 
+import contextlib
 import json
 import os
+import socket
 import stat
 import threading
 import time
@@ -187,7 +189,32 @@ def test_a_provider_that_is_away_does_not_lose_the_sign_in(
     outside.hangs.add("/token")
     assert "cannot be reached" in run(service, "jobs", code=1)
     outside.hangs.clear()
+    outside.away.add("/token")
+    monkeypatch.setattr(sign_in, "SECONDS", 30.0)
+    before = kept(service)
+    assert "cannot renew your sign-in now" in run(service, "jobs", code=1)
+    assert kept(service) == before
+    outside.away.clear()
     run(service, "jobs")
+
+
+def test_an_answer_that_trickles_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, and the whole would never."""
+    monkeypatch.setattr(sign_in, "SECONDS", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def trickle() -> None:
+            line, _ = door.accept()
+            with line, contextlib.suppress(OSError):
+                for byte in b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 1000:
+                    line.send(bytes([byte]))
+                    time.sleep(0.1)
+
+        threading.Thread(target=trickle, daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(sign_in.SignInError, match="cannot be reached"):
+            sign_in._posted(f"http://127.0.0.1:{door.getsockname()[1]}/token", {})
+        assert time.monotonic() - began < 5
 
 
 def test_signing_out_forgets_here_and_there(outside: Provider, service: str) -> None:

@@ -91,7 +91,7 @@ def test_no_row_moves_a_gradient_further_in_any_coordinates(name, power):
         d = target.position.shape[1]
         skewed = np.tril(np.random.default_rng(3).normal(size=(d, d))) + 3.0 * np.eye(d)
         with np.errstate(all="ignore"):
-            target.spread(skewed * 10.0**power)
+            target.use_coordinates(skewed * 10.0**power)
             sums, sensitivity = target.gradient(target.position, clip)
         assert np.isfinite(sums).all()
         found.append(sums[0])

@@ -403,8 +403,8 @@ def test_trajectories_are_those_of_their_gradients(monkeypatch, name, round_):
     d = here.shape[1]
     root, back = np.linalg.cholesky(0.5 * np.eye(d) + 0.5) * 1e-2, np.eye(d)
     if round_:
-        back = target.spread(root)[0]
-        target.cut(3.0 * np.linalg.inv(root).T)
+        back = target.use_coordinates(root)[0]
+        target.narrow_clip(3.0 * np.linalg.inv(root).T)
     z, offset = 3.0, rng.normal(size=d)
     pull = -np.diag(rng.uniform(0.0, 9.0, d))
     path = Path(0.8, 0.5, z, root, back, here[0], pull, offset)

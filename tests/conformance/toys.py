@@ -25,7 +25,7 @@ class Toy(Stepped):
     def widths(self, _, deltas):
         return np.abs(deltas).sum(axis=1)
 
-    def cut(self, _):
+    def narrow_clip(self, _):
         pass
 
     def spread(self, _):

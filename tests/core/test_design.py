@@ -96,7 +96,7 @@ def test_supported_formulas(schema_of, formula, parameters):
         "ill ~ C(age, group)",
         "ill + age ~ group",
         "ill:age ~ group",
-        "C(ill) ~ age",
+        "C(age) ~ group",
         "1 ~ age",
         "ill ~ age ~ group",
         "ill ~ 3*age",

@@ -102,7 +102,7 @@ def gradients_apart(multiplier, runs=4000):
         data = {"u": np.array([0.0, 1.0]), "v": np.zeros(2), "y": np.array(["0", word])}
         opened = dp_vi.opened(design, spec, table_of(schema, data))
         fit = dp_vi._Fit(opened, spec.sampler, source)
-        fit._back, _ = fit._target.spread(None)
+        fit._back, _ = fit._target.use_coordinates(None)
         fit._root = np.eye(3)
         place = np.zeros((1, 3))
         found.append([fit._released(place, 0.3, multiplier)[0] for _ in range(runs)])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from dpmcmc import ModelOptions, ModelSpec, Schema, SpecError, sample
@@ -160,3 +161,8 @@ def test_draws_are_a_data_frame():
     assert frame.index.names == ["chain", "draw"]
     assert frame["age"].mean() == pytest.approx(fit.summary()["age"].mean)
     assert len(frame) == fit.draws.shape[0] * (fit.draws.shape[1] - fit.plan.num_warmup)
+    table = pa.table(fit)  # by the PyCapsule interface, as other readers of Arrow do
+    assert table.column_names == ["chain", "draw", "Intercept", "age"]
+    at = list(zip(table["chain"].to_pylist(), table["draw"].to_pylist(), strict=True))
+    assert at == frame.index.tolist()
+    assert table["age"].to_pylist() == frame["age"].tolist()

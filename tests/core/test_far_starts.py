@@ -89,7 +89,7 @@ def test_ratios_that_are_cut_have_the_narrower_sensitivity_and_keep_it(seeded):
     spec, target, _ = opened(made)
     deltas = 0.01 * seeded(1).normals((2, 4))
     free = target.widths(target.position, deltas)
-    target.cut(0.05 * np.eye(4))
+    target.narrow_clip(0.05 * np.eye(4))
     widths = target.widths(target.position, deltas)
     assert (widths < 0.1 * free).all()
     np.testing.assert_allclose(widths, 0.1 * np.sqrt((deltas**2).sum(axis=1)), rtol=1e-9)
@@ -102,7 +102,7 @@ def test_ratios_that_are_cut_have_the_narrower_sensitivity_and_keep_it(seeded):
         for column in made.schema.columns:
             columns[column.name][0] = (column.lower, column.upper)[extreme]
         other = model.target(design, spec, table_of(made.schema, columns), 2)
-        other.cut(0.05 * np.eye(4))
+        other.narrow_clip(0.05 * np.eye(4))
         other.refresh()
         changed, same, _ = other.vector_ratios(deltas)
         np.testing.assert_array_equal(same, sensitivities)
@@ -277,7 +277,7 @@ def test_gradients_in_round_coordinates_are_those_of_positions(seeded, name):
     found = find(seeded(1))
     positions = found.mode + seeded(2).normals((2, len(found.mode))) @ found.root.T
     plain, _ = target.gradient(positions, 1e3)
-    back, factor = target.spread(found.root)
+    back, factor = target.use_coordinates(found.root)
     spread, _ = target.gradient(positions, 1e3 * factor)
     np.testing.assert_allclose(spread @ back, plain, rtol=1e-3, atol=0.1)
     clip = 2.0
@@ -289,7 +289,7 @@ def test_gradients_in_round_coordinates_are_those_of_positions(seeded, name):
         wide = isinstance(column, NumberColumn)
         columns[column.name][0] = column.lower if wide else column.categories[-1]
     other = model.target(design, spec, table_of(made.schema, columns), 2)
-    other.spread(found.root)
+    other.use_coordinates(found.root)
     moved = np.linalg.norm(other.gradient(positions, clip)[0] - sums, axis=1)
     assert (moved <= sensitivity).all()
     assert (moved > 0.3 * sensitivity).any()

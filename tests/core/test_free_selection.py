@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.special import betaln
-from scipy.stats import multivariate_normal
+from scipy.stats import kstest, multivariate_normal
 
 from dpmcmc import (
     CoefficientPrior,
@@ -15,11 +15,12 @@ from dpmcmc import (
     Schema,
     horseshoe,
     plan,
+    r2d2,
     sample,
     spike_and_slab,
 )
 from dpmcmc.base.errors import SpecError
-from dpmcmc.posterior.free.priors import checked
+from dpmcmc.posterior.free.priors import checked, inverse_gaussian_like
 from dpmcmc.posterior.free.walk import walked
 from dpmcmc.privacy.noise import SystemRandom
 
@@ -101,12 +102,54 @@ def test_a_coefficient_that_never_acts_has_a_finite_r_hat():
         (CoefficientPrior(kind="spike_and_slab", slab_sd=math.nan), "slab_sd"),
         (CoefficientPrior(kind="normal", scale=1.0, slab_sd=1.0), "slab_sd"),
         (CoefficientPrior(kind="spike_and_slab", df=3.0), "df"),
+        (CoefficientPrior(kind="r2d2", scale=1.0), "scale"),
+        (CoefficientPrior(kind="r2d2", slab_sd=1.0), "slab_sd"),
+        (CoefficientPrior(kind="r2d2", mean_r2=1.0), "mean_r2"),
+        (CoefficientPrior(kind="r2d2", prec_r2=math.nan), "prec_r2"),
+        (CoefficientPrior(kind="normal", scale=1.0, cons_d2=0.5), "cons_d2"),
     ],
 )
 def test_what_such_a_prior_does_not_have_is_refused(prior, field):
     with pytest.raises(SpecError) as caught:
         checked(prior, "/prior/x")
     assert caught.value.pointer == f"/prior/x/{field}"
+
+
+@pytest.mark.parametrize(
+    ("power", "omega"),
+    [(0.0, 0.3), (-0.4, 1e-3), (0.5, 2.0), (3.0, 0.05), (-2.0, 40.0), (0.0, 1e-6)],
+)
+def test_generalised_inverse_gaussians_have_their_distribution(power, omega):
+    draws = np.log(inverse_gaussian_like(power, np.full(20_000, omega), SystemRandom()))
+    at = np.linspace(-30.0, 30.0, 200_001)
+    logs = power * at - omega * np.cosh(at)
+    ends = np.cumsum(np.exp(logs - logs.max()))
+    assert kstest(draws, lambda x: np.interp(x, at, ends / ends[-1])).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("concentration", [None, 2.0])
+def test_an_r2d2_prior_is_the_integral_over_what_is_explained(concentration):
+    mean, covariance = MEANS[0], COVARIANCE
+    prior = dataclasses.replace(r2d2(0.4, 3.0, concentration).filled(1.0), scale=0.7)
+    found = walk(prior, mean[None], covariance[None])
+    rng, count = np.random.default_rng(1), 200_000
+    share = rng.beta(1.2, 1.8, count)
+    parts = rng.dirichlet([concentration or 0.5] * 3, count)
+    sds = 0.7 * np.sqrt(parts * (share / (1 - share))[:, None])
+    inner = np.linalg.inv(covariance)
+    whole = inner + np.eye(3) * np.maximum(sds, 1e-6)[:, None] ** -2.0
+    pull = inner @ mean
+    middle = np.linalg.solve(whole, np.broadcast_to(pull, (count, 3))[..., None])[..., 0]
+    logs = 0.5 * (middle @ pull) - 0.5 * np.linalg.slogdet(whole)[1]
+    logs -= np.log(np.maximum(sds, 1e-6)).sum(axis=1)
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    second = np.diagonal(np.linalg.inv(whole), axis1=1, axis2=2) + middle**2
+    wanted, draws = weights @ middle, found.coefficients(16_000, SystemRandom())[0]
+    assert draws.mean(axis=0) == pytest.approx(wanted, abs=0.015)
+    assert draws.std(axis=0) == pytest.approx(np.sqrt(weights @ second - wanted**2), abs=0.015)
+    assert found.r_hat < 1.01
+    assert found.inclusion == {}
 
 
 ROWS = 20_000
@@ -212,3 +255,40 @@ def test_models_of_one_release_are_compared_by_its_densities(fit):
 def test_models_that_are_no_part_of_the_job_are_refused(fit, formulas, words):
     with pytest.raises(SpecError, match=words):
         fit.release.compare(formulas)
+
+
+def test_what_is_explained_decides_how_far_coefficients_are_drawn_to_zero(fit):
+    plain, little = (
+        fit.release.posterior(p).summary() for p in ({}, "R2D2(mean_R2=0.02, prec_R2=50)")
+    )
+    sizes = [sum(free[name].mean ** 2 for name in COLUMNS[2:]) for free in (plain, little)]
+    assert sizes[1] < 0.8 * sizes[0]
+    same = fit.release.posterior(r2d2(mean_r2=0.02, prec_r2=50)).summary()
+    assert same["x0"].mean == pytest.approx(little["x0"].mean, abs=0.01)
+    one = fit.release.posterior({"x0": "R2D2()"})
+    assert one.summary()["x0"].mean == pytest.approx(plain["x0"].mean, abs=0.03)
+    with pytest.raises(SpecError, match="no Bayes factor"):
+        one.bayes_factor({"x0": 0.0})
+    with pytest.raises(SpecError, match="give all the same"):
+        fit.release.posterior({"x0": r2d2(0.5), "x1": r2d2(0.2)})
+    with pytest.raises(SpecError, match="cons_d2 of at least"):
+        fit.release.posterior(r2d2(0.5, 20.0, 0.1))
+
+
+def test_an_r2d2_prior_is_of_residuals_and_columns_of_a_release():
+    rng = np.random.default_rng(2)
+    x, z = rng.normal(0, 1, ROWS), rng.normal(0, 3, ROWS)
+    rows = {"x": x, "z": z, "y": np.clip(4 * x + rng.normal(0, 2, ROWS), -40, 40)}
+    bounds = {"x": (-5, 5), "z": (-15, 15), "y": (-40, 40)}
+    schema = Schema.from_frame(rows, bounds=bounds, privacy_unit="row")
+    fit = sample("y ~ x + z", rows, schema, epsilon=50, delta=1e-6, sampler="noisy_quadratic")
+    (_, _), others = fit.release._joined(fit.release._by_name(r2d2()))
+    scales = [prior.scale for prior in others.values()]
+    unit = fit.release._units("/prior")[0][1]
+    # residuals' sd over that of standardised columns, in units of positions
+    assert np.array(scales) * unit == pytest.approx([2 * 5 / 1, 2 * 15 / 3], rel=0.1)
+    sums = sample(
+        "y ~ x + z", rows, schema, epsilon=50, delta=1e-6, sampler="sufficient_statistics"
+    )
+    with pytest.raises(SpecError, match="noisy_quadratic"):
+        sums.release.posterior("R2D2()")

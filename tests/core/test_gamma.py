@@ -86,7 +86,7 @@ def test_without_noise_it_is_the_fit_of_the_model(people, case):
         more = {"formula": "y ~ 0 + g + a"}
         x = np.stack([data["g"] == "no", data["g"] == "yes", data["a"]]) * 1.0
     theta, sds, sigma = fitted(x[:, there], data["y"][there], **known)
-    result, draws = posterior(data, schema_of(), model_of(**more), 3)
+    result, draws = posterior(data, schema_of(), model_of(**more), 5)
     assert result.verdict.status == "reliable", result.verdict.sentence
     assert result.plan.parameters[-1] == "log_sigma"
     assert np.abs((draws[:, :-1].mean(axis=0) - theta) / sds).max() < 0.15

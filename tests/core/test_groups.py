@@ -1,4 +1,4 @@
-"""Models with groups, `y ~ x + (1 | ward)`: formulas, privacy, the posterior and what it says."""
+"""Models with groups, `y ~ x + (1 | ward)` and `(x | ward)`: formulas, privacy, posteriors."""
 
 import math
 from dataclasses import replace
@@ -26,7 +26,7 @@ from dpmcmc.mechanisms.joint_sums import rounding
 from dpmcmc.mechanisms.sums import digits_of
 from dpmcmc.posterior.free.priors import CoefficientPrior
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.releases.grouped_posterior import Arrow, judge
+from dpmcmc.releases.grouped_posterior import Arrow, Part, judge
 
 WARDS = 12
 NAMES = tuple(f"ward {k}" for k in range(WARDS))
@@ -122,7 +122,7 @@ def test_a_formula_names_groups_that_are_no_columns_of_the_design():
     for formula in ("y ~ x + (1 | ward)", "y ~ (1|ward) + x", "y ~ (1 | `ward`) + x"):
         design = make_design(schema, formula)
         assert design.parameters == ("Intercept", "x")
-        assert design.grouping.column == "ward"
+        assert design.grouping.columns == ("ward",)
         assert design.grouping.parameters[:2] == ("sd(ward)", "ward[ward 0]")
         assert set(design.read) == {"x", "ward", "y"}
     alone = make_design(schema, "y ~ (1 | ward)")
@@ -132,8 +132,17 @@ def test_a_formula_names_groups_that_are_no_columns_of_the_design():
 @pytest.mark.parametrize(
     ("formula", "remedy"),
     [
-        ("y ~ (x | ward)", "write (1 | ward)"),
-        ("y ~ (1 | ward/x)", "write (1 | g)"),
+        ("y ~ (x | ward)", "write x + (x | ward)"),
+        ("y ~ x + (0 + x | ward)", "write (x || ward)"),
+        ("y ~ x + (x - 1 | ward)", "write (x || ward)"),
+        ("y ~ x + I(x^2) + (x + I(x^2) | ward)", "write (x | ward), and I(x^2):h"),
+        ("y ~ poly(x, 2) + (poly(x, 2) | ward)", "is of a number with a slope of its own"),
+        ("y ~ (1 | ward/x)", "write ward + (1 | ward:x), or ward + (1 | x)"),
+        ("y ~ (1 | ward*x)", "write (1 | g)"),
+        ("y ~ (1 | ward:ward)", "names a column twice"),
+        ("y ~ (1 | ward:x)", "'x' is a number"),
+        ("y ~ (x || ward)", "write x + (x || ward)"),
+        ("y ~ (1 + x | ward)", "x:h by few categories"),
         ("y ~ (1 | ward) + (1 | x)", "one grouping"),
         ("y ~ (1 | x)", "'x' is a number"),
         ("y ~ (1 | wards)", "did you mean 'ward'"),
@@ -147,6 +156,44 @@ def test_groups_that_are_not_available_are_refused_with_what_to_write(formula, r
     with pytest.raises(SpecError) as refused:
         make_design(wards("linear", 50).schema, formula)
     assert remedy in str(refused.value)
+
+
+def crossed_wards(rows=6000):
+    """Rows of four wards in each of three regions, whose means are far apart."""
+    rng = np.random.default_rng(8)
+    region, ward = rng.integers(0, 3, rows), rng.integers(0, 4, rows)
+    effects = rng.normal(0, 2, (3, 4))
+    y = np.clip(20 + 5 * region + effects[region, ward] + rng.normal(0, 2, rows), 0, 60)
+    words = np.array(list("abc"))[region], np.array(["w1", "w2", "w3", "w4"])[ward]
+    columns = (
+        CategoryColumn(name="region", categories=tuple("abc")),
+        CategoryColumn(name="the ward", categories=("w1", "w2", "w3", "w4")),
+        NumberColumn(name="y", lower=0, upper=60),
+    )
+    data = {"region": words[0], "the ward": words[1], "y": y}
+    return data, Schema(columns=columns, rows=rows), effects
+
+
+def test_groups_may_be_categories_of_several_columns_crossed():
+    data, schema, effects = crossed_wards()
+    formula = "y ~ region + (1 | region:`the ward`)"
+    design = make_design(schema, formula)
+    assert design.grouping.count == 12
+    assert design.grouping.effects[5] == "region:the ward[b:w2]"
+    assert design.of_terms == ("region",)
+    fit = sample(formula, data, schema, epsilon=20, delta=1e-6)
+    means = {row.name: row.mean for row in fit.summary(mixing=False)}
+    assert set(means) >= {"region[b]", "sd(region:the ward)", "region:the ward[c:w4]"}
+    settings = [{"region": r, "the ward": f"w{w + 1}"} for r, w in (("a", 0), ("b", 2), ("c", 3))]
+    told = [p.expected.mean for p in fit.predict([*settings, {"region": "b"}])]
+    wanted = [20 + effects[0, 0], 25 + effects[1, 2], 30 + effects[2, 3]]
+    assert told[:3] == pytest.approx(wanted, abs=0.5)
+    assert told[3] == pytest.approx(25 + effects[1].mean(), abs=2.5)
+    many = tuple(f"c{k}" for k in range(60))
+    wide = [CategoryColumn(name=name, categories=many) for name in ("g", "h")]
+    columns = (*wide, NumberColumn(name="y", lower=0, upper=1))
+    with pytest.raises(SpecError, match="at most 2000"):
+        make_design(Schema(columns=columns, rows=100), "y ~ (1 | g:h)")
 
 
 def test_jobs_that_models_with_groups_cannot_have_are_refused_by_name():
@@ -178,12 +225,12 @@ def caps_of(shares):
     return ArrowCaps(2.0, 3.0, 4.0, np.array([0.5, 1.0, 2.0]), shares)
 
 
-def block_of(x, cell, psi, slope, square, own=1.3):
+def block_of(x, cell, psi, slope, square, own=(1.3,)):
     one = np.array([1.0])
     return ArrowBlock(
         np.array(x, np.float64)[:, None],
         np.array([cell]),
-        own,
+        np.array(own)[:, None],
         psi * one,
         slope * one,
         square * one,
@@ -191,15 +238,16 @@ def block_of(x, cell, psi, slope, square, own=1.3):
     )
 
 
-def moved_by(one, other, caps, size=(2, 5), rows=1000):
+def moved_by(one, other, caps, rows=1000):
     """How far replacing a row by another moves what noise is added to, in its units."""
-    digits = digits_of(rows)
+    digits, size = digits_of(rows), (2, 5, len(one.own))
     grid, weights = arrow_sums._grids(size, caps, digits)
-    first, second = (arrow_sums._cells(block, size, caps, digits) for block in (one, other))
+    first, second = (arrow_sums._cells(size, caps, digits, block) for block in (one, other))
     return float(np.linalg.norm(grid * (first - second) * weights))
 
 
-def test_no_replaced_row_moves_a_joint_step_by_more_than_it_is_charged():
+@pytest.mark.parametrize("effects", [1, 2])
+def test_no_replaced_row_moves_a_joint_step_by_more_than_it_is_charged(effects):
     rng, caps = np.random.default_rng(1), caps_of((0.5, 0.3, 0.1, 0.08, 0.02))
     most = 0.0
     for _ in range(2000):
@@ -211,6 +259,7 @@ def test_no_replaced_row_moves_a_joint_step_by_more_than_it_is_charged():
                 rng.normal(0, 3),
                 abs(rng.normal(0, 3)),
                 abs(rng.normal(0, 9)),
+                (1.3, *rng.normal(0, size[k], effects - 1)),
             )
             for k in (0, 1)
         ]
@@ -218,12 +267,13 @@ def test_no_replaced_row_moves_a_joint_step_by_more_than_it_is_charged():
     # opposite scores in one group, and a row that moves to another one
     for cell in (0, 3):
         one, other = (
-            block_of([1e6, 0.0], c, psi, 1e9, square)
+            block_of([1e6, 0.0], c, psi, 1e9, square, (1.3, 7.0)[:effects])
             for c, psi, square in ((0, 1e6, 9e9), (cell, -1e6, 0.0))
         )
         most = max(most, moved_by(one, other, caps))
-    lost = block_of([math.nan, 1.0], 2, math.inf, 1.0, math.nan)
-    assert moved_by(lost, block_of([1.0, 1.0], 2, 1.0, 1.0, 1.0), caps) <= 1.0
+    there, own = [1.0, 1.0], (1.3, 0.4)[:effects]
+    lost = block_of([math.nan, 1.0], 2, math.inf, 1.0, math.nan, own)
+    assert moved_by(lost, block_of(there, 2, 1.0, 1.0, 1.0, own), caps) <= 1.0
     assert 0.7 < most <= 1.0 + 1e-9
 
 
@@ -233,6 +283,8 @@ def test_a_row_that_moves_to_another_group_attains_what_a_matrix_is_charged():
     assert moved_by(one, other, caps) == pytest.approx(1.0, rel=1e-5)  # of a grid
     same = block_of([0.0, 0.0], 0, 0.0, 1e6, 0.0)
     assert moved_by(one, same, caps) == 0.0
+    one, other = (block_of([0.0, 0.0], 1, 0.0, 1e6, 0.0, own) for own in ((3.0, 4.0), (4.0, -3.0)))
+    assert moved_by(one, other, caps) == pytest.approx(1.0, rel=1e-5)  # of slopes, in one group
 
 
 @pytest.mark.parametrize(
@@ -255,7 +307,7 @@ def test_parts_of_a_joint_step_beyond_the_whole_event_get_no_noise():
     block = block_of([1.0, 0.0], 0, 1.0, 1.0, 1.0)
     with pytest.raises(ValueError, match="add up to at most 1"):
         arrow_sums.release(
-            [block], (2, 5), 9, caps_of((0.5, 0.3, 0.1, 0.1, 0.1)), 1.0, SystemRandom()
+            [block], (2, 5, 1), 9, caps_of((0.5, 0.3, 0.1, 0.1, 0.1)), 1.0, SystemRandom()
         )
 
 
@@ -270,28 +322,32 @@ def test_counts_of_a_joint_step_are_rounded_down(part):
 
 def test_noise_of_a_joint_step_has_room_for_the_rounding_of_its_sums():
     caps, block = caps_of((0.5, 0.3, 0.1, 0.08, 0.02)), block_of([1.0, 0.0], 0, 1.0, 1.0, 1.0)
-    sums = arrow_sums.release([block], (2, 5), 10**9, caps, 1.0, SystemRandom())
+    sums = arrow_sums.release([block], (2, 5, 1), 10**9, caps, 1.0, SystemRandom())
     least = 1.0 + rounding(7, 10**9)
     assert sums.score_sd >= 4.0 / math.sqrt(0.5) * least > 4.0 / math.sqrt(0.5) * (1.0 + 1e-6)
 
 
-def test_a_joint_step_adds_up_what_rows_say_where_nothing_is_cut():
+@pytest.mark.parametrize("effects", [1, 2])
+def test_a_joint_step_adds_up_what_rows_say_where_nothing_is_cut(effects):
     rng, n = np.random.default_rng(2), 300
     x, cells = rng.normal(0, 1, (2, n)), rng.integers(0, 5, n)
     psi, slope, square = rng.normal(0, 1, n), rng.random(n), rng.random(n)
     caps = ArrowCaps(1e3, 1e4, 10.0, np.array([1.0]), (0.4, 0.4, 0.1, 0.05, 0.05))
     counted = np.ones(n)
     counted[:7] = 0.0
-    block = ArrowBlock(x, cells, 2.0, psi, slope, square, counted)
-    sums = arrow_sums.release([block], (2, 5), n, caps, 1e-5, SystemRandom())
+    places = np.array([np.full(n, 2.0), rng.normal(0, 1, n)])[:effects]
+    block = ArrowBlock(x, cells, places, psi, slope, square, counted)
+    sums = arrow_sums.release([block], (2, 5, effects), n, caps, 1e-5, SystemRandom())
     kept = slice(7, n)
-    own = np.eye(5)[cells] * 2.0
-    u = np.column_stack((x.T, own))[kept]
+    own = [np.eye(5)[cells] * place[:, None] for place in places]
+    u = np.column_stack((x.T, *own))[kept]
     whole = (u * slope[kept, None]).T @ u
     assert np.allclose(np.concatenate((sums.score, sums.cell_score)), psi[kept] @ u, atol=0.5)
     assert np.allclose(sums.curvature, whole[:2, :2], atol=1.0)
     assert np.allclose(sums.border, whole[:2, 2:], atol=1.0)
-    assert np.allclose(sums.cell_curvature, np.diag(whole)[2:], atol=1.0)
+    apart = whole[2:, 2:].reshape(effects, 5, effects, 5)
+    pairs = [np.diag(apart[i, :, j]) for i in range(effects) for j in range(i, effects)]
+    assert np.allclose(sums.cell_curvature, np.concatenate(pairs), atol=1.0)
     assert sums.rows == pytest.approx(n - 7, abs=0.01)
     assert sums.square == pytest.approx(square[kept].sum(), abs=0.01)
     long = np.abs(psi[kept]) * np.linalg.norm(u, axis=1) > 1.0
@@ -301,16 +357,18 @@ def test_a_joint_step_adds_up_what_rows_say_where_nothing_is_cut():
 def test_noise_has_the_sd_that_is_charged():
     caps, n = ArrowCaps(2.0, 3.0, 4.0, np.zeros(0), (0.5, 0.4, 0.1, 0.0, 0.0)), 1
     block = ArrowBlock(
-        np.zeros((2, n)), np.zeros(n, np.int64), 0.0, *(np.zeros(n) for _ in range(3)), np.ones(n)
+        np.zeros((2, n)), np.zeros(n, np.int64), np.zeros((2, n)), *np.zeros((3, n)), np.ones(n)
     )
-    drawn = [arrow_sums.release([block], (2, 40), n, caps, 1.5, SystemRandom()) for _ in range(40)]
+    size = (2, 40, 2)
+    drawn = [arrow_sums.release([block], size, n, caps, 1.5, SystemRandom()) for _ in range(40)]
     cells = np.concatenate([sums.cell_score for sums in drawn])
     borders = np.concatenate([sums.border.ravel() for sums in drawn])
-    own = np.concatenate([sums.cell_curvature for sums in drawn])
+    own = np.array([sums.cell_curvature.reshape(3, 40) for sums in drawn])
     for values, expected in (
         (cells, 1.5 * 4.0 / math.sqrt(0.5)),
         (borders, 1.5 * 3.0 / math.sqrt(0.4)),
-        (own, 1.5 * math.sqrt(2.0) * 3.0 / math.sqrt(0.4)),
+        (own[:, [0, 2]].ravel(), 1.5 * math.sqrt(2.0) * 3.0 / math.sqrt(0.4)),
+        (own[:, 1].ravel(), 1.5 * 3.0 / math.sqrt(0.4)),
     ):
         assert values.std() == pytest.approx(expected, rel=4.0 / math.sqrt(2.0 * len(values)))
     assert drawn[0].score_sd == pytest.approx(1.5 * 4.0 / math.sqrt(0.5), rel=1e-9)
@@ -446,3 +504,255 @@ def test_rows_with_a_missing_code_are_left_out():
     assert arrow.rows == pytest.approx(3000, abs=60)
     low, high = np.quantile(fit.on()[..., 1], (0.001, 0.999))
     assert low < TRUTH["linear"][1] < high
+
+
+def arrow_of(d, g, seed, slope=0):
+    """A stored release of g groups and d coefficients, whose noise hides some of both."""
+    rng = np.random.default_rng(seed)
+    sizes, k = rng.lognormal(3, 1.2, g), 2 if slope else 1
+    rows = [rng.normal(rng.normal(0, 0.4, d - 1), 1.0, (int(n) + 2, d - 1)) for n in sizes]
+    whole, border, cells = np.zeros((d, d)), np.zeros((d, k, g)), np.zeros((k, k, g))
+    for c, own in enumerate(rows):
+        u = np.column_stack((np.ones(len(own)), own))
+        whole += u.T @ u
+        border[:, :, c], cells[:, :, c] = u.T @ u[:, :k], u[:, :k].T @ u[:, :k]
+    root = np.eye(d) if slope else np.triu(rng.normal(size=(d, d)), 1) + np.eye(d)
+    if slope:  # whose first two columns are of 1 and of t
+        root[0, 1:] = rng.normal(size=d - 1)
+    return Arrow(
+        place=rng.normal(size=d),
+        effects=rng.normal(size=k * g),
+        root=root,
+        score=rng.normal(0, 9, d),
+        cell_score=rng.normal(0, 9, k * g),
+        curvature=whole,
+        border=border.reshape(d, k * g),
+        cell_curvature=cells[np.triu_indices(k)].ravel(),
+        sds=np.array([6.0, 5.0, 3.0, 3.0, 4.0]),
+        unit=1.0,
+        left=np.array([1.0, 0.1]),
+        rows=float(sum(map(len, rows))),
+        square=1.0,
+        square_sd=0.01,
+        scale=1.0,
+        scaled=False,
+        spread=True,
+        quadratic=True,
+        prior_sd=1.0,
+        df=0.0,
+        noise_multiplier=1.0,
+        tempering=0.9,
+        slope=slope,
+        slope_sd=0.7,
+    )
+
+
+def matrix_of(curve):
+    """A curve as the matrix (d + k g, d + k g) that it is."""
+    k = len(curve.cells)
+    cells = np.block([[np.diag(curve.cells[i, j]) for j in range(k)] for i in range(k)])
+    return np.block([[curve.whole, curve.border], [curve.border.T, cells]])
+
+
+@pytest.mark.parametrize(
+    ("d", "g", "slope"), [(1, 6, 0), (4, 3, 0), (3, 40, 0), (2, 6, 1), (4, 3, 1), (3, 30, 1)]
+)
+def test_a_posterior_by_an_arrow_is_that_of_the_whole_matrix(d, g, slope):
+    arrow, times = arrow_of(d, g, d + g, slope), 1.3
+    mean, precision = np.linspace(-1, 1, d), np.full(d, 0.2)
+    (curve,) = arrow.curvatures(1, None)
+    part = Part.of(arrow, curve, times, mean, precision)
+    whole, k = matrix_of(curve), 2 if slope else 1
+    assert np.linalg.eigvalsh(whole).min() > -1e-6
+    gain = np.linalg.solve(times * whole + np.diag(arrow.noise(curve.cells)), whole).T
+    score = np.concatenate((arrow.score, arrow.cell_score))
+    likelihood, pulled = 0.9 * gain @ whole, 0.9 * gain @ score
+    at = np.concatenate((np.zeros(d), -arrow.effects))  # moves where effects are 0
+    turn = np.eye(k)
+    if slope:  # effects by columns of the design, of effects by 1 and t
+        turn[0, 1] = arrow.root[0, 1]
+    logs = []
+    for number, law in enumerate(part.laws.values):
+        scatter = np.diag(law[:k] ** 2)
+        if slope:
+            scatter[0, 1] = scatter[1, 0] = law[2] * law[0] * law[1]
+        own = turn.T @ np.linalg.inv(scatter) @ turn
+        held = np.zeros((d + k * g, d + k * g))
+        held[:d, :d] = arrow.root.T @ (precision[:, None] * arrow.root)
+        held[d:, d:] = np.kron(own, np.eye(g))
+        prior_pull = held @ at
+        prior_pull[:d] = arrow.root.T @ (precision * (mean - arrow.place))
+        both, pull = likelihood + held, pulled + prior_pull
+        middle = np.linalg.solve(both, pull)
+        evidence = 0.5 * (pull @ middle - np.linalg.slogdet(both)[1])
+        evidence -= 0.5 * arrow.effects @ held[d:, d:] @ arrow.effects
+        evidence -= 0.5 * g * np.linalg.slogdet(scatter)[1]
+        evidence += math.log(law[0]) - 0.5 * law[0] ** 2
+        if slope:
+            evidence += math.log(law[1]) - 0.5 * (law[1] / 0.7) ** 2 + 2 * math.log(1 - law[2] ** 2)
+        logs.append(evidence)
+        if number == len(part.laws.values) // 2:
+            found, spread = part.moments(law)
+            covariance = np.linalg.inv(both)
+            assert np.allclose(found, middle, atol=1e-8)
+            assert np.allclose(spread.whole, covariance[:d, :d], atol=1e-9)
+            assert np.allclose(spread.border, covariance[:d, d:], atol=1e-9)
+            assert np.allclose(spread.diagonal, np.diag(covariance), atol=1e-9)
+            ours = matrix_of(spread)[d:, d:]
+            assert np.allclose(ours, np.where(ours == 0.0, 0.0, covariance[d:, d:]), atol=1e-9)
+            normals = part.of_effects(law)
+            drawn = normals.drawn(np.eye(k * g))
+            assert np.allclose(drawn.T @ drawn, covariance[d:, d:], atol=1e-9)
+            moves = np.ones((1, d))
+            given = part.of_effects(law, coefficients=True)
+            own = np.linalg.inv(both[d:, d:])
+            wanted = own @ (pull[d:] - both[d:, :d] @ moves[0]) + arrow.effects
+            assert np.allclose(given.solved(part.pull_given(moves))[0], wanted, atol=1e-8)
+    weights = np.exp(np.array(logs) - max(logs))
+    assert np.allclose(part.weights, weights / weights.sum(), atol=1e-9)
+    every = np.random.default_rng(0).normal(size=(3, d + k * g))
+    assert np.allclose(curve.of(every), np.einsum("ni,ij,nj->n", every, whole, every))
+
+
+@pytest.mark.parametrize(("g", "slope"), [(25, 0), (12, 1)])
+def test_draws_of_many_groups_have_the_moments_of_their_posterior(g, slope):
+    arrow = arrow_of(3, g, 4, slope)
+    (curve,) = arrow.curvatures(1, None)
+    part = Part.of(arrow, curve, 1.0, np.zeros(3), np.full(3, 0.2))
+    moves, effects, laws = part.draws(40_000, SystemRandom())
+    size = 3 + effects.shape[1]
+    means, squares = np.zeros(size), np.zeros(size)
+    for law, weight in zip(part.laws.values, part.weights.tolist(), strict=True):
+        mean, spread = part.moments(law)
+        means += weight * mean
+        squares += weight * (mean**2 + spread.diagonal)
+    variances = squares - means**2
+    drawn = np.column_stack((moves, effects - arrow.effects))
+    assert np.abs((drawn.mean(axis=0) - means) / np.sqrt(variances)).max() < 0.03
+    assert np.abs(np.log(drawn.var(axis=0) / variances)).max() < 0.06
+    assert laws.mean(axis=0) == pytest.approx(part.middle(), rel=0.02, abs=0.01)
+
+
+def lines(rows=5000, seed=5):
+    """Rows of wards whose levels and slopes differ, correlated; with what they were made of."""
+    rng = np.random.default_rng(seed)
+    ward, x = rng.integers(0, WARDS, rows), np.clip(rng.normal(0.4, 0.7, rows), -2, 2)
+    effects = rng.multivariate_normal([0, 0], [[4.0, 1.2], [1.2, 1.0]], WARDS)
+    y = np.clip(
+        20 + effects[ward, 0] + (1.5 + effects[ward, 1]) * x + rng.normal(0, 2, rows), 0, 40
+    )
+    data = {"x": x, "ward": np.array(NAMES)[ward], "y": y}
+    schema = Schema(columns=(*PREDICTORS, RESPONSES["linear"]), rows=rows)
+    return SimpleNamespace(data=data, schema=schema, x=x, y=y, ward=ward, effects=effects)
+
+
+def exact_lines(made, draws=2500):
+    """The posterior without privacy by Gibbs, of standardised levels and slopes of wards."""
+    rng, n = np.random.default_rng(0), len(made.x)
+    design = np.column_stack((np.ones(n), made.x / 2))
+    wards = [made.ward == k for k in range(WARDS)]
+    grams = [design[own].T @ design[own] for own in wards]
+    beta, b, law, sigma = (
+        np.array([20.0, 3.0]),
+        np.zeros((WARDS, 2)),
+        np.array([2.0, 2.0, 0.0]),
+        2.0,
+    )
+    grids = [
+        np.geomspace(0.05, 20, 300),
+        np.geomspace(0.05, 20, 300),
+        np.linspace(-0.99, 0.99, 199),
+    ]
+    kept = []
+    for step in range(draws + 500):
+        cross = law[0] * law[1] * law[2]
+        held = np.linalg.inv([[law[0] ** 2, cross], [cross, law[1] ** 2]])
+        for k, own in enumerate(wards):
+            left = made.y[own] - design[own] @ beta
+            spread = np.linalg.inv(grams[k] / sigma**2 + held)
+            b[k] = rng.multivariate_normal(spread @ design[own].T @ left / sigma**2, spread)
+        left = made.y - (design * b[made.ward]).sum(axis=1)
+        gram = np.linalg.inv(design.T @ design)
+        beta = rng.multivariate_normal(gram @ design.T @ left, sigma**2 * gram)
+        left = left - design @ beta
+        sigma = math.sqrt((left @ left) / rng.chisquare(n))
+        shift = rng.multivariate_normal(b.mean(axis=0), np.linalg.inv(held) / WARDS)
+        beta, b = beta + shift, b - shift
+        for j, grid in enumerate(grids):
+            tried = np.repeat(law[None], len(grid), axis=0)
+            tried[:, j] = grid
+            first, second, rho = tried.T
+            one, two, both = (b**2).sum(axis=0)[0], (b**2).sum(axis=0)[1], (b[:, 0] * b[:, 1]).sum()
+            size = 1 - rho**2
+            logs = -WARDS * (np.log(first * second) + 0.5 * np.log(size))
+            logs -= (
+                0.5 * (one / first**2 + two / second**2 - 2 * rho * both / first / second) / size
+            )
+            logs += -0.5 * (first**2 + second**2) / 100 + np.log(size)
+            weights = np.exp(logs - logs.max()) * (grid if j < 2 else 1.0)
+            law[j] = rng.choice(grid, p=weights / weights.sum())
+        if step >= 500:
+            kept.append((*beta, *law, *b.T.ravel()))
+    return np.array(kept)
+
+
+def test_with_hardly_any_noise_levels_and_slopes_have_the_posterior_without_privacy():
+    made = lines()
+    fit = sample("y ~ x + (x | ward)", made.data, made.schema, epsilon=1e6, delta=1e-6)
+    assert fit.verdict.status == "reliable"
+    names = ("Intercept", "x", "log_sigma", "sd(ward)", "sd(ward:x)", "cor(ward:x)")
+    assert fit.plan.parameters[:6] == names
+    assert fit.plan.parameters[-1] == f"{fit.plan.parameters[5 + WARDS]}:x"
+    ours = np.delete(fit.on("design").reshape(-1, len(fit.plan.parameters)), 2, axis=1)
+    wanted = exact_lines(made)
+    sds = wanted.std(axis=0)
+    assert np.abs((ours.mean(axis=0) - wanted.mean(axis=0)) / sds).max() < 0.2
+    assert np.abs(np.log(ours.std(axis=0) / sds)).max() < 0.15
+
+
+def test_slopes_of_groups_are_in_units_of_their_column_and_predictions_follow_them():
+    made = lines()
+    fit = sample("y ~ x + (x || ward)", made.data, made.schema, epsilon=50, delta=1e-6)
+    names = list(fit.plan.parameters)
+    assert "cor(ward:x)" not in names
+    draws = {scale: fit.on(scale).reshape(-1, len(names)) for scale in ("original", "design")}
+    for name in ("sd(ward:x)", f"ward[{NAMES[3]}]:x"):
+        one, other = (draws[scale][:, names.index(name)] for scale in ("original", "design"))
+        assert one == pytest.approx(other / 2.0)
+    slopes = draws["original"][:, [names.index(f"ward[{name}]:x") for name in NAMES]]
+    assert np.abs(slopes.mean(axis=0) - made.effects[:, 1]).max() < 1.2
+    told = fit.predict([{"x": x, "ward": NAMES[3]} for x in (-1.0, 1.0)] + [{"x": 1.0}])
+    by_hand = draws["original"][:, names.index("x")] + slopes[:, 3]
+    rise = told[1].expected.mean - told[0].expected.mean
+    assert rise == pytest.approx(2.0 * by_hand.mean(), abs=0.15)
+    own = made.ward == 3  # whose rows alone say about this, whatever they were drawn from
+    assert rise == pytest.approx(2.0 * np.polyfit(made.x[own], made.y[own], 1)[0], abs=0.6)
+    assert told[2].expected.sd > 3.0 * told[1].expected.sd
+    flat = fit.release.posterior({"sd(ward:x)": NormalPrior(scale=0.01)})
+    assert flat.summary()["sd(ward:x)"].q95 < 0.06
+    with pytest.raises(SpecError, match=r"sd\(ward:x\)"):
+        fit.release.posterior({f"ward[{NAMES[3]}]:x": NormalPrior(scale=1.0)})
+
+
+def test_a_prior_of_the_sd_of_slopes_may_be_in_the_unit_of_their_column():
+    made = lines(2000)
+    planned = plan(
+        "y ~ x + (x | ward)",
+        made.schema,
+        family="linear",
+        epsilon=8.0,
+        prior={"sd(ward:x)": "normal(0, 0.5)"},
+    )
+    assert planned.spec.model.prior["sd(ward:x)"].scale == pytest.approx(1.0)
+    assert planned.spec.model.prior["sd(ward)"].scale == 10.0
+
+
+def test_a_joint_step_of_more_cells_than_the_proof_covers_is_refused():
+    none = np.zeros(1)
+    own = np.ones((1, 1))
+    block = ArrowBlock(np.zeros((2, 1)), np.zeros(1, np.int64), own, none, none, none, none)
+    caps = caps_of((0.5, 0.3, 0.1, 0.05, 0.05))
+    arrow_sums.release([block], (2, 2000, 1), 9, caps, 1.0, SystemRandom())
+    for size in ((2, 2001, 1), (2, 1001, 2), (250, 3, 1), (249, 3, 2)):
+        with pytest.raises(ValueError, match="too many"):
+            arrow_sums.release([block], size, 9, caps, 1.0, SystemRandom())

@@ -10,12 +10,15 @@ import pyarrow as pa
 import pytest
 
 from dpmcmc import (
+    BinaryColumn,
     Budget,
     BudgetExhaustedError,
     CategoryColumn,
     ModelSpec,
+    NumberColumn,
     Schema,
     SpecError,
+    plan,
     sample,
 )
 from dpmcmc.families import MODELS
@@ -283,7 +286,10 @@ def test_what_is_no_frame_is_told():
     ("given", "told"),
     [
         ({"formula": "sick ~ age"}, "/schema: is needed: Schema.from_frame"),
-        ({"formula": "I(age) ~ sex", "schema": True}, "/model/family: is needed"),
+        (
+            {"formula": "I(age) ~ sex", "schema": True},
+            "/model/formula: the response must be one column",
+        ),
         ({"formula": "sick ~ age", "schema": True, "sampler": "dp_hcm"}, "must be options, or one"),
         ({"formula": "sick ~ age", "schema": True, "family": "cox"}, "one of"),
     ],
@@ -302,3 +308,19 @@ def test_a_checker_knows_the_names_of_algorithms():
     assert set(typing.get_args(AlgorithmName)) == own
     assert set(typing.get_args(FamilyName)) == set(MODELS)
     assert typing.get_type_hints(sample)["family"] == FamilyName | None
+
+
+def test_the_family_is_that_of_the_response_however_it_is_written():
+    columns = (
+        NumberColumn(name="x", lower=0, upper=1),
+        NumberColumn(name="the cost", lower=1, upper=9),
+        BinaryColumn(name="ill", categories=("no", "yes")),
+    )
+    schema = Schema(columns=columns, rows=50_000)
+    for left, family in (
+        ("factor(ill)", "logistic"),
+        ("`ill`", "logistic"),
+        ('Q("the cost")', "linear"),
+        ("log(`the cost`)", "linear"),
+    ):
+        assert plan(f"{left} ~ x", schema, epsilon=2).spec.model.family == family

@@ -16,6 +16,7 @@ from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.mechanisms import joint_sums, sums
+from dpmcmc.mechanisms.sums import Products
 from dpmcmc.planner import event, plan
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.releases import newton_path
@@ -191,9 +192,9 @@ def test_a_row_is_weighted_to_within_its_caps(most):
     longest, largest = np.zeros(500), np.zeros(500)
     for code in range(4):
         terms = MULTINOMIAL.terms(np.full(500, float(code)), place)
-        longest = np.maximum(longest, np.linalg.norm(newton_path.products(terms.psi, ways), axis=0))
+        longest = np.maximum(longest, np.linalg.norm(Products(ways, terms.psi).array(), axis=0))
         for root in (terms.root, terms.noise):
-            parts = [newton_path.products(part, ways) for part in root.swapaxes(0, 1)]
+            parts = [Products(ways, part).array() for part in root.swapaxes(0, 1)]
             largest = np.maximum(largest, sum((part**2).sum(axis=0) for part in parts))
     assert longest.max() <= most * (1 + 1e-12)
     assert largest.max() <= 2.0 * most**2 * (1 + 1e-12)

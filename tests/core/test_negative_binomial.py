@@ -1,7 +1,11 @@
 """Negative binomial regression: the posterior at large budgets, and what its rows say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.optimize import minimize
+from scipy.special import gammaln
 from scipy.stats import nbinom
 
 from dpmcmc.base.errors import SpecError
@@ -104,6 +108,98 @@ def test_with_all_the_budget_it_is_the_exact_posterior(case, estimand, apart, pe
     assert np.abs(draws.std(axis=0) / sds - 1.0).max() < apart
 
 
+def logs_of_both(theta, x, y, offset, weight):
+    """Log density at theta (s, 4), log k last, up to a constant."""
+    eta, k = theta[:, :3] @ x + offset, np.exp(theta[:, 3:])
+    logs = gammaln(y + k) - gammaln(k) + k * theta[:, 3:] - (k + y) * np.log(k + np.exp(eta))
+    prior = 0.5 * ((theta[:, :3] / PRIOR) ** 2).sum(axis=1) + 0.5 * (theta[:, 3] / 2.0) ** 2
+    return (weight * (logs + y * eta)).sum(axis=1) - prior
+
+
+def exactly_both(data, offset, weight):
+    """Mean and sds of the posterior of coefficients and log k: importance sampling."""
+    there = data["visits"] < 999.0
+    x = np.stack([np.ones(ROWS), data["a"], (data["g"] == "yes") * 1.0])[:, there]
+    told = x, data["visits"][there], offset[there], weight[there]
+    mode = minimize(lambda t: -logs_of_both(t[None], *told)[0], np.append(TRUTH, np.log(K)))
+    rng = np.random.default_rng(2)
+    z = rng.standard_normal((4000, 4)) * 1.1
+    each, ways = 0.01, [(i, j) for i in range(4) for j in range(4)]
+    unit = each * np.eye(4)
+    at = [mode.x + a * unit[i] + b * unit[j] for i, j in ways for a in (1, -1) for b in (1, -1)]
+    bent = logs_of_both(np.array(at), *told).reshape(4, 4, 4) @ [-1.0, 1.0, 1.0, -1.0]
+    draws = mode.x + z @ np.linalg.cholesky(np.linalg.inv(0.25 * bent / each**2)).T
+    log = logs_of_both(draws, *told) + 0.5 * ((z / 1.1) ** 2).sum(axis=1)
+    shares = np.exp(log - log.max())
+    shares /= shares.sum()
+    assert 1.0 / (shares**2).sum() > 2000.0
+    found = shares @ draws
+    return found, np.sqrt(shares @ (draws - found) ** 2)
+
+
+@pytest.mark.parametrize("case", GIVEN)
+def test_a_dispersion_is_estimated_with_its_coefficients(case, people, seeded):
+    data = dict(people)
+    if case == "missing":
+        data["visits"] = np.where(np.arange(ROWS) % 5 == 0, 999.0, data["visits"])
+    offset = np.log(data["years"]) if case == "offset" else NOTHING
+    weight = data["copies"] if case == "weights" else ONES
+    result = sample(
+        data, schema=SCHEMA, model=model_of(k=None, **GIVEN[case]), epsilon=1e6, delta=1e-6,
+        random=seeded(3),
+    )  # fmt: skip
+    assert result.plan.parameters == ("Intercept", "a", "g[yes]", "log_dispersion")
+    assert result.verdict.status == "reliable"
+    means, sds = exactly_both(data, offset, weight)
+    draws = result.draws.reshape(-1, 4)
+    assert np.abs((draws.mean(axis=0) - means) / sds).max() < 0.15
+    assert np.abs(draws.std(axis=0) / sds - 1.0).max() < 0.15
+
+
+def test_where_counts_are_nearly_poisson_no_dispersion_is_claimed(seeded):
+    rng = np.random.default_rng(5)
+    data = {"a": rng.uniform(-1, 1, ROWS)}
+    data["visits"] = rng.poisson(np.exp(1.0 + 0.8 * data["a"])) * 1.0
+    schema = replace(SCHEMA, columns=(SCHEMA.columns[0], SCHEMA.columns[-1]))
+    result = sample(
+        data, schema=schema, model=model_of("visits ~ a", None), epsilon=4.0, delta=1e-6,
+        random=seeded(6),
+    )  # fmt: skip
+    draws = result.draws.reshape(-1, 3)
+    assert result.verdict.status != "reliable" or np.quantile(draws[:, 2], 0.95) > np.log(20.0)
+
+
+@pytest.mark.parametrize("k", [0.1, 2.0, 60.0])
+@pytest.mark.parametrize("eta", [-3.0, 0.5, 4.0])
+def test_a_count_says_the_gradient_of_its_log_likelihood_and_what_it_tells(k, eta):
+    mean, step, family = np.exp(eta), 1e-5, rows_of(None)
+    y = np.arange(0.0, nbinom.ppf(1 - 1e-13, k, k / (k + mean)) + 2.0)
+    one, law = np.ones(len(y)), nbinom.pmf(y, k, k / (k + mean))
+
+    def log(eta, k):
+        return nbinom.logpmf(y, k, k / (k + np.exp(eta)))
+
+    psi = family.score(y, mean * one, k)
+    along = log(eta + step, k) - log(eta - step, k)
+    in_k = log(eta, k * np.exp(step)) - log(eta, k * np.exp(-step))
+    np.testing.assert_allclose(psi, np.stack((along, in_k)) / 2.0 / step, rtol=1e-4, atol=1e-5)
+    told = family.expected(mean * one, k)[:, 0]
+    np.testing.assert_allclose((psi * psi) @ law, told, rtol=2e-2)
+    assert (psi[0] * psi[1]) @ law == pytest.approx(0.0, abs=1e-6 * np.sqrt(told.prod()))
+    place = Evaluation(
+        np.stack((eta * one, np.log(k) * one)), one, 0.0 * one, 1e13, 1e13, 1.0, 1.0,
+        inner=np.ones((2, 2, len(y))),
+    )  # fmt: skip
+    whole = family.terms(y, place)
+    slopes = np.einsum("cem,dem->cdm", whole.root, whole.root)
+    moved = [family.score(y, np.exp(eta + s) * one, k)[0] for s in (-step, step)]
+    np.testing.assert_allclose(
+        slopes[0, 0], (moved[0] - moved[1]) / 2.0 / step, rtol=1e-4, atol=1e-6
+    )
+    assert slopes[1, 1] == pytest.approx(told[1])
+    np.testing.assert_allclose(whole.psi, psi)
+
+
 def rows_of(k):
     return MODELS["negative_binomial"].rows(ModelOptions(dispersion=k))
 
@@ -167,9 +263,10 @@ def test_a_dispersion_that_says_too_little_is_told(people, seeded):
             assert found == pytest.approx(TRUTH, abs=0.2)
 
 
-def test_new_counts_vary_as_the_dispersion_says(people, seeded):
+@pytest.mark.parametrize("k", [K, None])
+def test_new_counts_vary_as_the_dispersion_says(k, people, seeded):
     result = sample(
-        people, schema=SCHEMA, model=model_of(OFFSET), epsilon=1e6, delta=1e-6, random=seeded(5)
+        people, schema=SCHEMA, model=model_of(OFFSET, k), epsilon=1e6, delta=1e-6, random=seeded(5)
     )
     found = result.release.posterior(None, 20_000, random=seeded(6))
     (one,) = found.predict([{"a": 0.5, "g": "no", "years": 1.0}], random=seeded(7))
@@ -185,7 +282,7 @@ def test_new_counts_vary_as_the_dispersion_says(people, seeded):
 @pytest.mark.parametrize(
     ("formula", "k", "sampler", "pointer"),
     [
-        ("visits ~ a", None, "auto", "/model/options/dispersion"),
+        ("visits ~ a", None, "robust", "/sampler/estimand"),
         ("visits ~ a", 0.0, "auto", "/model/options/dispersion"),
         ("visits ~ a", float("nan"), "auto", "/model/options/dispersion"),
         ("a ~ g", 1.0, "auto", "/model/formula"),
@@ -197,7 +294,9 @@ def test_what_it_cannot_be_asked_for_is_refused(formula, k, sampler, pointer):
     from dpmcmc.inputs.options import AutoOptions
     from dpmcmc.samplers.algorithms import ALGORITHMS
 
-    options = AutoOptions() if sampler == "auto" else ALGORITHMS[sampler].options()
+    options = AutoOptions() if sampler == "auto" else NoisyQuadraticOptions(estimand="robust")
+    if sampler in ALGORITHMS:
+        options = ALGORITHMS[sampler].options()
     privacy = PrivacySpec(epsilon=1.0, delta=1e-6)
     spec = JobSpec(model=model_of(formula, k), sampler=options, privacy=privacy)
     with pytest.raises(SpecError) as caught:

@@ -313,7 +313,7 @@ def test_rare_categories_are_not_stretched_until_their_rows_are_cut():
 
 def test_what_is_held_is_not_stretched_further():
     held = np.diag([4.0, 0.25])
-    root = whitening.kept(np.eye(2), held)
+    root = whitening.limited(np.eye(2), held)
     assert root == pytest.approx(np.diag([0.5, 1.0]))
     before, seen = np.diag([1.0, 1.0, 1.0]), np.diag([1.0, 0.2, 0.55])
     found = whitening.saturated(before, seen, 0.01)
@@ -393,6 +393,37 @@ def test_the_verdict_tells_good_releases_from_bad_ones(family):
     bad = [verdict(stored(family, 300, 0.05, seed)[1]) for seed in range(12)]
     assert not any(one.reliable for one in bad)
     assert all(one.fault == "noise" and one.sentence for one in bad)
+
+
+def test_bias_of_clips_is_larger_where_scores_vary_more_than_the_model_says():
+    _, found = stored("linear", 6000, 0.5, 1)
+    p, curvature = len(found.place), 6000.0 * np.eye(len(found.place))
+    found = dataclasses.replace(found, curvature=curvature, left_sd=3.0 * found.score_sd)
+    even = found.unsure_sd**2 * np.eye(p)
+    assert np.allclose(dataclasses.replace(found, noise=1.5 * curvature).unsure()[0, 0], even[0, 0])
+    far = curvature.copy()
+    far[1, 1] *= 5.0
+    there = dataclasses.replace(found, noise=far).unsure()
+    bias = found.left_sd**2
+    assert np.allclose(there, even + (p - 1.0) * bias * np.outer(np.eye(p)[1], np.eye(p)[1]))
+    hidden = dataclasses.replace(found, noise=far, noise_sd=2.0 * 4.0 * 6000.0)
+    assert np.allclose(hidden.unsure(), even)
+
+
+def test_a_linear_answer_that_few_far_rows_decide_is_unreliable():
+    """But for persons, whose rows are alike, and robust answers, which weigh such rows down."""
+    for estimand, several_rows, fault in (
+        ("model", False, "leverage"), ("model", True, ""), ("robust", False, ""),
+    ):  # fmt: skip
+        _, found = stored("linear", 6000, 0.5, 1, estimand=estimand)
+        assert verdict(found).reliable
+        total = np.trace(found.curvature) / np.trace(found.noise)
+        more = dataclasses.replace(
+            found, noise=1.6 * total * found.noise, several_rows=several_rows
+        )
+        assert verdict(more).fault == fault
+        less = dataclasses.replace(found, noise=1.4 * total * found.noise)
+        assert verdict(less).reliable
 
 
 def test_counts_that_vary_more_than_poisson_ones_are_told():

@@ -16,6 +16,7 @@ from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.mechanisms import sums
+from dpmcmc.mechanisms.sums import Products
 from dpmcmc.planner import plan
 from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.releases import newton_path, ordered
@@ -160,9 +161,9 @@ def test_a_row_is_weighted_to_within_its_caps(most):
     longest_score, largest = np.zeros(500), np.zeros(500)
     for code in range(4):
         terms = ORDINAL.terms(np.full(500, float(code)), place)
-        length = np.linalg.norm(newton_path.products(terms.psi, ways), axis=0)
+        length = np.linalg.norm(Products(ways, terms.psi).array(), axis=0)
         longest_score = np.maximum(longest_score, length)
-        parts = [newton_path.products(part, ways) for part in terms.root.swapaxes(0, 1)]
+        parts = [Products(ways, part).array() for part in terms.root.swapaxes(0, 1)]
         largest = np.maximum(largest, sum((part**2).sum(axis=0) for part in parts))
     assert longest_score.max() <= most * (1 + 1e-12)
     assert largest.max() <= 2.0 * most**2 * (1 + 1e-12)
@@ -195,7 +196,7 @@ def test_no_score_is_longer_than_public_bounds_say():
         at = Evaluation(eta, np.zeros(4), np.zeros(4), UNCUT, UNCUT, 1.0, 1.0)
         for code in range(4):
             psi = ORDINAL.terms(np.full(4, float(code)), at).psi
-            length = np.linalg.norm(newton_path.products(psi, ways), axis=0).max() / math.sqrt(5.0)
+            length = np.linalg.norm(Products(ways, psi).array(), axis=0).max() / math.sqrt(5.0)
             worst = max(worst, length / most)
     assert 0.9 < worst <= 1.0
 

@@ -30,7 +30,7 @@ from dpmcmc.inputs.units import EMPTY, digest_of, grouped
 from dpmcmc.mechanisms import joint_sums
 from dpmcmc.mechanisms.counts import TABLE_SENSITIVITY
 from dpmcmc.mechanisms.joint_sums import Block, Caps
-from dpmcmc.mechanisms.sums import digits_of
+from dpmcmc.mechanisms.sums import PLAIN, digits_of
 from dpmcmc.planner import event, noise_event, plan
 from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import (
@@ -462,7 +462,7 @@ def test_a_replaced_person_moves_the_sums_by_what_is_charged():
     def sums(last):
         x = np.concatenate([rng_x[:, : k * (units - 1)], last], axis=1)
         block = by_unit(Block(x, (x,), (), np.zeros(0)), x, k, mean_rows)
-        cells = next(joint_sums._cells([block], caps, digits_of(units), gaps=False))
+        cells = joint_sums._cells(caps, digits_of(units), False, PLAIN, block)
         grid, weights = joint_sums._grids(2, caps.units, digits_of(units), gaps=False)
         return cells * grid * weights
 

@@ -61,7 +61,7 @@ def test_squares_are_cut_far_out_only_where_their_noise_stays_unheard():
     for noise in np.geomspace(1e-8, 1.0, 33):
         cut = scales.best_cut(noise)
         k = np.array(cut)
-        heard = noise * cut**2 / np.sqrt(float(scales.spread(k)))
+        heard = noise * cut**2 / np.sqrt(float(scales.clipped_square_variance(k)))
         assert cut <= scales.UNCUT or heard <= scales.UNHEARD * 1.0001
     assert scales.best_cut(1e-8) == scales.TRIED_CUTS[-1]
     assert 1.2 <= scales.best_cut(1.0) < 3.0

@@ -55,7 +55,9 @@ def page(browser: Browser, service: Service) -> Iterator[Page]:
 
     def said(message: ConsoleMessage) -> None:
         refused = re.search("status of 4(01|03|22)", message.text)
-        if message.type == "error" and not refused:
+        # a page that is left, or asks anew, ends its own requests; one that fails is a sendError
+        ended = message.text.startswith(("htmx:sendAbort", "htmx:afterRequest"))
+        if message.type == "error" and not refused and not ended:
             faults.append(message.text)
 
     def asked(request: Request) -> None:

@@ -173,7 +173,6 @@ def test_predictions_ask_for_the_covariates_of_the_formula_alone(
     job = job_of(analyst, service)
     sign_in(page, service.url, analyst)
     page.goto(f"{service.url}/jobs/{job['id']}")
-    page.get_by_text("Another prior, or a prediction").click()
     expect(page.locator("[name^='at.']")).to_have_count(1)
     expect(page.locator("[name='at.x']")).to_be_visible()
 
@@ -224,6 +223,7 @@ def test_a_pooled_dataset_shows_its_holders(page: Page, service: Service, tmp_pa
     page.goto(f"{service.url}/datasets/new")
     page.get_by_label("File").set_input_files(rows)
     page.locator("[data-m=name]").fill("pooled")
+    page.get_by_text("Rows of several holders").click()
     page.get_by_label("Data holders").fill("a\nb")
     page.get_by_label("Column that names them").fill("site")
     page.get_by_label("Epsilon").fill("2")
@@ -268,11 +268,25 @@ def test_posterior_of_a_job_is_drawn(page: Page, service: Service, analyst: str)
     assert download.value.path().read_text().startswith("chain,")
 
 
+def test_a_smooth_is_drawn_and_any_number_on_demand(
+    page: Page, service: Service, analyst: str
+) -> None:
+    smooth = {"family": "logistic", "formula": "y ~ s(x)"}
+    job = job_of(analyst, service, model=smooth, privacy={"epsilon": 1.0, "delta": 1e-6})
+    sign_in(page, service.url, analyst)
+    page.goto(f"{service.url}/jobs/{job['id']}")
+    curves = page.locator("section").filter(has=page.get_by_role("heading", name="Curves"))
+    expect(curves.locator("canvas")).to_be_visible()
+    expect(curves.locator("figcaption")).to_contain_text("Expected y along x")
+    page.get_by_label("Draw the response along").select_option("x")
+    page.get_by_role("button", name="Draw", exact=True).click()
+    expect(page.locator("#curve canvas")).to_be_visible()
+
+
 def test_a_release_is_asked_again_for_nothing(page: Page, service: Service, analyst: str) -> None:
     job = job_of(analyst, service)
     sign_in(page, service.url, analyst)
     page.goto(f"{service.url}/jobs/{job['id']}")
-    page.get_by_text("Another prior").click()
     page.get_by_label("Prior sd of x").fill("0.001")
     page.get_by_label("x", exact=True).fill("4")
     page.get_by_role("button", name="Ask the release").click()
@@ -604,7 +618,8 @@ def test_an_admin_raises_a_budget_and_lowers_none(
     page.get_by_role("link", name="small").click()
     for wrong in ("5", "many"):
         page.get_by_label("Raise the budget").fill(wrong)
-        page.get_by_role("button", name="See what follows").click()
+        with page.expect_navigation():  # the alert of the first is still there when the second goes
+            page.get_by_role("button", name="See what follows").click()
         expect(page.get_by_role("alert")).to_contain_text("/privacy/epsilon")
     asked = page.get_by_role("alertdialog")
     page.get_by_label("Raise the budget").fill("30")
@@ -664,6 +679,11 @@ def test_an_admin_uploads_a_dataset_whose_columns_are_typed(
     expect(page.locator("article.budget")).to_contain_text("60 % the Gaussian filter, 30 % a Rényi")
     expect(page.get_by_role("row", name="age number 0 to 100")).to_be_visible()
     expect(page.get_by_role("row", name="ill, at all binary no, yes")).to_be_visible()
+    page.goto(f"{service.url}/datasets/new")
+    again = page.get_by_label("Name", exact=True).first
+    for name, wrong in (("ward rounds", True), ("ward rounds 2", False)):
+        again.fill(name)
+        assert bool(again.evaluate("one => one.validationMessage")) == wrong
     with Client(service.url, service.admin_key) as admin:
         made = next(one for one in admin.datasets() if one["name"] == "ward rounds")
         assert (made["rows"], made["privacy"]["epsilon"]) == (500, 3.0)
@@ -695,7 +715,8 @@ def test_an_admin_says_who_may_use_a_dataset_and_ends_it(
             box.uncheck()
         page.get_by_label("Ida may use it").check()
         page.get_by_label("Cap of Ida").fill("1.5")
-        write.click()
+        with page.expect_response(lambda answer: answer.request.method == "POST"):
+            write.click()
         expect(page.get_by_label("Cap of Ida")).to_have_value("1.5")
         expect(page.get_by_label("Otto may use it")).not_to_be_checked()
         with Client(service.url, otto["key"]) as other:
@@ -795,30 +816,6 @@ def test_what_the_planner_chose_is_shown_with_its_reasons(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [360, 800, 1400])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_their_window_in_both_themes(
-    browser: Browser, service: Service, analyst: str, width: int, scheme: Literal["light", "dark"]
-) -> None:
-    job = job_of(analyst, service)
-    tab = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    sign_in(tab, service.url, analyst)
-    expect(tab.get_by_role("heading", name="Datasets")).to_be_visible()
-    forms = ["/jobs/new", *(f"/tasks/new?kind={kind}" for kind in KINDS)]
-    mine = ["/datasets", f"/datasets/{job['dataset']}", "/jobs", "/me", f"/jobs/{job['id']}"]
-    for address in (*mine, *forms, f"/compare?job={job['id']}", "/docs", "/problems"):
-        tab.goto(service.url + address)
-        assert tab.evaluate("document.documentElement.scrollWidth") <= width, address
-    tab.context.clear_cookies()
-    sign_in(tab, service.url, service.admin_key)
-    expect(tab.get_by_role("heading", name="Datasets")).to_be_visible()
-    for address in ("/users", "/audit", "/datasets/new", "/me", f"/datasets/{job['dataset']}"):
-        tab.goto(service.url + address)
-        assert tab.evaluate("document.documentElement.scrollWidth") <= width, address
-    tab.close()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
 def test_pages_are_accessible(
     browser: Browser, service: Service, analyst: str, scheme: Literal["light", "dark"], width: int
@@ -900,7 +897,7 @@ def test_an_admin_declares_columns_by_a_table_and_a_dataset(
         + "seen\tdate\t2020-01-01\t31.12.2020\t\t\tfirst visit\nill\tbinary\t\t\tno|yes\ttrue\t\n"
     )
     pasted.blur()
-    expect(page.locator("#schema")).to_be_empty()
+    expect(page.locator("#schema")).to_contain_text("2 columns of the table taken")
     expect(columns.nth(0).get_by_label("Upper")).to_have_value("2020-12-31")
     expect(columns).to_have_count(3)
     schema = tmp_path / "schema.csv"

@@ -161,3 +161,38 @@ def test_an_ended_session_and_a_lost_service_are_told(
     expect(page.locator("#notice")).to_be_hidden()
     analyst.cancel(job)
     page.close()
+
+
+def test_what_was_typed_outlives_the_session(
+    browser: Browser, service: Service, key: str, analyst: Client
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    opened(page, service, key, "/jobs/new")
+    page.get_by_label("Formula").fill("y ~ x")
+    page.get_by_label("ε", exact=True).fill("0.21")
+    page.get_by_text("Name and note").click()
+    page.get_by_label("Name", exact=True).fill("kept")
+    expect(page.locator("#plan")).to_contain_text("affordable")
+    (cookie,) = context.cookies()
+    analyst.revoke(cookie["value"].partition(".")[0])
+    page.get_by_role("button", name="Submit job").click()
+    expect(page.locator("#notice")).to_contain_text("session has ended")
+    page.get_by_label("ε", exact=True).fill("0.22")  # asks for a plan
+    expect(page.locator("#notice")).to_contain_text("session has ended")
+    other = context.new_page()
+    sign_in(other, service.url, service.admin_key)
+    expect(other.get_by_role("heading", name="Datasets")).to_be_visible()
+    page.get_by_role("button", name="Submit job").click()
+    expect(page.locator("#notice")).to_contain_text("Somebody else is signed in")
+    context.clear_cookies()
+    sign_in(other, service.url, key)
+    expect(other.get_by_role("heading", name="Datasets")).to_be_visible()
+    page.get_by_label("Accept a plan of low quality").check()
+    before = len(list(analyst.jobs()))
+    page.get_by_role("button", name="Submit job").dblclick()
+    expect(page.get_by_role("heading", level=1)).to_have_text("kept")
+    made = list(analyst.jobs())
+    assert len(made) == before + 1
+    assert made[0]["reserved"]["epsilon"] == pytest.approx(0.22)
+    context.close()

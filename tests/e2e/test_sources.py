@@ -1,14 +1,17 @@
 """Snapshots of a source on the admin's pages, of a service that runs."""
 
+import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from playwright.sync_api import Page, expect
 
 from app.local_service import Service, local_service
-from dpmcmc.client import Client
+from dpmcmc.client import ApiError, AsyncClient, Client
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +65,28 @@ def test_an_admin_registers_a_snapshot_and_takes_it_again(page: Page, service: S
         third = admin.refresh("ages, version 2", "ages of May", told.append)
         assert (third["name"], third["rows"]) == ("ages of May", 300_000)
         assert told == sorted(told)
+
+
+def test_the_asynchronous_client_takes_snapshots_too(service: Service) -> None:
+    async def asked() -> tuple[list[str], dict[str, Any], list[int]]:
+        read: list[int] = []
+        async with AsyncClient(service.url, service.admin_key) as client:
+            offered = [source["name"] async for source in client.sources()]
+            with pytest.raises(ApiError) as refused:
+                await client.snapshot({"name": "lab", "table": "persons"}, declared)
+            assert "offers no such" in str(refused.value.problem["errors"])
+            await client.snapshot({"name": "lab", "table": "people"}, declared)
+            made = await client.refresh("ages again", "ages of June", read.append)
+        return offered, made, read
+
+    declared = {
+        "name": "ages again",
+        "privacy": {"epsilon": 3.0, "delta": 1e-6},
+        "columns": [{"name": "age", "type": "number", "lower": 0, "upper": 100}],
+        "skip_undeclared": True,
+    }
+    with ThreadPoolExecutor(1) as pool:  # the thread of the browser has a loop of its own
+        offered, made, read = pool.submit(asyncio.run, asked()).result()
+    assert offered == ["lab"]
+    assert (made["name"], made["rows"]) == ("ages of June", 300_000)
+    assert read == sorted(read)

@@ -14,6 +14,7 @@ from dpmcmc.fit.local import sample
 from dpmcmc.inputs.options import DpPenaltySubsampledOptions, NoisyMeanOptions, Start
 from dpmcmc.inputs.schema import BinaryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
+from dpmcmc.kernels.arithmetic import noise as plain
 from dpmcmc.kernels.arithmetic.rounding import noised
 from dpmcmc.kernels.compiled import noise as kernel
 from dpmcmc.planner import plan
@@ -249,7 +250,7 @@ def test_the_door_checks_what_reaches_it(monkeypatch):
 @pytest.mark.parametrize("whole", [10, 40])
 def test_noise_has_tails_beyond_those_of_floats(log2_sd, whole):
     """Box-Muller ends at 9.49 sds. Here the words that say 40 give 40."""
-    no = (1 << kernel.BITS) - 2  # as an answer to "one in m"; then a sign and bits of the rest
+    no = (1 << plain.BITS) - 2  # as an answer to "one in m"; then a sign and bits of the rest
     tape = np.full(whole * whole + 2 * whole + 20, no)
     tape[whole] = 0  # the whole part ends here
     tape[whole + 2 + whole * (whole - 1)] = 0  # nothing but the whole part

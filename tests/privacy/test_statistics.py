@@ -26,6 +26,7 @@ from dpmcmc.privacy.event_json import digest
 from dpmcmc.privacy.events import Gaussian, Laplace, PureEpsilon, SmoothLaplace
 from dpmcmc.privacy.noise import SystemRandom
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, STATISTIC_LAPLACE
+from dpmcmc.queries import noise_share
 from dpmcmc.queries.statistics.call import release_statistic
 from dpmcmc.queries.statistics.mechanisms import SmoothLaplaceNoise, beta_of, smooth_sensitivity
 from dpmcmc.queries.statistics.plans import StatisticRequest, planned
@@ -38,6 +39,14 @@ COLUMNS = (
     CategoryColumn(name="c", categories=("a", "b", "d")),
     NumberColumn(name="m", lower=0.0, upper=1.0, missing=(-9.0,)),
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_search():
+    """No search for the epsilon that would suffice: it takes most of the time of a release."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(noise_share, "_least", lambda *_: None)
+        yield
 
 
 def schema_of(rows):
@@ -177,15 +186,15 @@ def test_noise_is_in_the_unit_of_the_sensitivity():
 
 @pytest.mark.parametrize("form", ["batch", "sequential"])
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("factor", [1.0, 0.9])
-def test_released_numbers_have_the_claimed_noise_and_not_a_tenth_less(form, noise, factor):
+def test_released_numbers_have_the_claimed_noise_and_not_a_tenth_less(form, noise):
     rows = [1.5, 1.5, 1.5] if form == "sequential" else [1.0, -0.5, 2.5]
     asked = StatisticRequest(column="x", kind="power", a=2.0, form=form, noise=noise)
     plan, found = times(asked, rows, 4000, delta=1e-6 if noise == "gaussian" else 0.0)
     squares = np.array(rows) ** 2
     away = found - (squares if form == "sequential" else squares.sum())
-    scaled = away.ravel() / (factor * plan.paid.noise_multiplier * 9.0)
-    assert suits(scaled, noise) == (factor == 1.0)
+    scaled = away.ravel() / (plan.paid.noise_multiplier * 9.0)
+    assert suits(scaled, noise)
+    assert not suits(scaled / 0.9, noise)
 
 
 def suits(scaled, noise):
@@ -355,15 +364,14 @@ def test_the_usual_smooth_scale_does_not_keep_delta_at_a_large_epsilon():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["median", "maximum"])
-@pytest.mark.parametrize("factor", [1.0, 0.9])
-def test_order_statistics_have_the_noise_of_their_rows_and_not_a_tenth_less(form, factor):
+def test_order_statistics_have_the_noise_of_their_rows_and_not_a_tenth_less(form):
     rows = np.linspace(-1.0, 1.9, 101) ** 3 / 4.0
     asked = StatisticRequest(column="x", form=form, noise="smooth_laplace")
     plan, found = times(asked, rows, 3000, epsilon=2.0, delta=1e-4)
-    beta = beta_of(2.0, 1e-4)
-    scale = smooth_sensitivity(rows, plan.rank, beta, -2.0, 3.0) / (factor * 1.0)
-    at = rows[50] if form == "median" else rows[100]
-    assert suits((found[:, 0] - at) / scale, "laplace") == (factor == 1.0)
+    scale = smooth_sensitivity(rows, plan.rank, beta_of(2.0, 1e-4), -2.0, 3.0)
+    scaled = (found[:, 0] - (rows[50] if form == "median" else rows[100])) / scale
+    assert suits(scaled, "laplace")
+    assert not suits(scaled / 0.9, "laplace")
 
 
 @pytest.mark.parametrize("epsilon", [1.0 / 32.0, 32.0])

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,6 +48,27 @@ def same(first, second):
     return all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.compiled(why="loops over rows in Python")
+@pytest.mark.parametrize("classes", [0, 1, 3])
+def test_compiled_loops_have_the_bits_of_numpy(classes):
+    """On blocks of more rows than a tile, of vectors and of products with several classes."""
+    rng = np.random.default_rng(classes)
+    vectors, _, square, there = rows()
+    parts = rng.normal(size=(3, classes or 1, ROWS)) * 10.0 ** rng.uniform(-9, 9, ROWS)
+    bases = rng.normal(size=(classes or 1, D, ROWS))
+    bases[0] += vectors
+    made = [sums.Products(bases, part) if classes else bases[0] * part[0] for part in parts]
+    block = Block(made[0], (made[1],), (made[0], made[1]), square, there, (made[2],))
+    caps = replace(CAPS, minus=0.5)
+    found = [
+        joint_sums._cells(caps, 40, gaps, loops, block)
+        for loops in (sums.PLAIN, sums.COMPILED_LOOPS)
+        for gaps in (True, False)
+    ]
+    assert same(found[:2], found[2:])
+    assert all(np.isfinite(part).all() and np.abs(part).max() > 1e6 for part in found)
+
+
 @pytest.mark.parametrize("sizes", SPLITS, ids=len)
 def test_rows_in_any_blocks_and_any_order_give_the_same_bits(sizes):
     parts = rows()
@@ -61,7 +83,10 @@ def test_rows_in_any_blocks_and_any_order_give_the_same_bits(sizes):
 
 def test_sums_of_blocks_are_added_by_any_tree():
     """What blocks add is whole numbers, below 2^53 in all: partial sums may come from anywhere."""
-    cells = joint_sums._cells(blocks_of(rows(), [7] * 100), CAPS, sums.digits_of(ROWS), gaps=True)
+    parts = blocks_of(rows(), [7] * 100)
+    cells = (
+        joint_sums._cells(CAPS, sums.digits_of(ROWS), True, sums.PLAIN, block) for block in parts
+    )
     every = list(cells)
     assert all(np.array_equal(block, np.trunc(block)) for block in every)
     assert np.abs(every).sum(axis=0).max() < 2.0**53

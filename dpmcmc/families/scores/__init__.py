@@ -1,1 +1,1 @@
-"""What regressions say of single rows, and what their responses are."""
+"""The scores of single rows of each regression, and how its responses are predicted."""

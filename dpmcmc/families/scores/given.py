@@ -1,4 +1,4 @@
-"""Families of rows that have an offset of their predictor and a weight.
+"""Families of rows that have an offset of their predictor, a weight or a number of trials.
 
 A weight w of a logistic or a Poisson row multiplies its log likelihood, as if there were w such
 rows: their scores vary w times as much as one, and not w^2 times. A weight of a linear row divides
@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import cast
 
 import numpy as np
+from scipy.special import logit
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families.scores.base import (
@@ -21,8 +22,10 @@ from dpmcmc.families.scores.base import (
     Family,
     Floats,
     ScaleFamily,
+    ShapedFamily,
     SkewedFamily,
     Terms,
+    is_apart,
 )
 from dpmcmc.families.scores.linear import Linear
 from dpmcmc.formula.design import Design
@@ -35,8 +38,7 @@ POINTER, ALGORITHM = "/model/weights", "noisy_quadratic"
 
 
 class Given:
-    """A family whose responses are (m, 3): response, offset, weight; (m, 4) with what stands beside
-    a response, trials or whether a time ended with an event.
+    """A family with offsets and weights: responses are (m, 3), or (m, 4) with trials or events.
 
     shift: middle of offsets. usual, heaviest: middle and upper end of what weights can be. moved:
     whether there are offsets. trials: the same two of trials.
@@ -61,6 +63,8 @@ class Given:
     def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
         answer, offset, weight, *beside = y.T
+        if is_apart(self.family):
+            return self._apart(_with(answer, beside), offset, weight, at)
         if self.log_scale:
             return self._scaled(answer, offset, np.sqrt(weight), beside, at)
         eta, root = at.eta + offset, np.sqrt(weight)
@@ -78,44 +82,83 @@ class Given:
 
     @property
     def information(self) -> tuple[float, float]:
-        """See ScaleFamily; of a row of the usual weight."""
+        """Return expected information of a row of usual weight: see ScaleFamily."""
         location, scale = cast("ScaleFamily", self.family).information
         return self.usual * location, scale
 
     @property
     def sharpest(self) -> float:
-        """See ScaleFamily; of a row of weight 1."""
+        """Return the largest information of a row of weight 1: see ScaleFamily."""
         return cast("ScaleFamily", self.family).sharpest
 
     @property
     def symmetric(self) -> bool:
-        """See ScaleFamily."""
+        """Return whether residuals are symmetric: see ScaleFamily."""
         return cast("ScaleFamily", self.family).symmetric
 
     @property
     def normal_scale(self) -> float:
-        """See ScaleFamily."""
+        """Return the sd that a fit of normal residuals finds at scale 1: see ScaleFamily."""
         return cast("ScaleFamily", self.family).normal_scale
 
     def longest(self, squares: Floats) -> Floats:
-        """See ScaleFamily."""
+        """Return the norm of the longest possible score of a row: see ScaleFamily."""
         most = squares * np.array([[self.heaviest], [1.0]])
         return cast("ScaleFamily", self.family).longest(most)
 
     def farthest(self, inner: Floats, ends: tuple[float, float], sd: float) -> float:
-        """See SkewedFamily."""
+        """Return the norm of the longest score between two ends: see SkewedFamily."""
         return cast("SkewedFamily", self.family).farthest(inner, ends, sd)
+
+    def known(self) -> Family | None:
+        """Return the family with the scale fixed: see ShapedFamily."""
+        family = cast("ShapedFamily", self.family).known()
+        if family is None:
+            return None
+        return Given(family, self.shift, self.usual, self.heaviest, moved=self.moved)
+
+    def scale_of(self, mean: float, dispersion: float) -> float:
+        """Return an estimate of the scale at a mean response: see ShapedFamily."""
+        return cast("ShapedFamily", self.family).scale_of(mean, dispersion)
+
+    def mean_of(self, eta: Floats) -> Floats:
+        """Return mean responses at predictors eta."""
+        return cast("ShapedFamily", self.family).mean_of(eta)
+
+    def expected(self, mean: Floats, scale: float) -> Floats:
+        """Return (2, m), expected information of a row of usual weight: see ShapedFamily."""
+        return self.usual * cast("ShapedFamily", self.family).expected(mean, scale)
+
+    def tails(self, mean: float, scale: float, beyond: float) -> tuple[float, float]:
+        """Return responses below and above which a share `beyond` lies: see ShapedFamily."""
+        return cast("ShapedFamily", self.family).tails(mean, scale, beyond)
+
+    def largest_information(self, most: float) -> tuple[float, float]:
+        """Return the largest information of a row of weight 1: see ShapedFamily."""
+        return cast("ShapedFamily", self.family).largest_information(most)
+
+    def score(self, y: Floats, mean: Floats, scale: float) -> Floats:
+        """Return (2, m), unclipped scores of rows of the largest weight: see ShapedFamily."""
+        return self.heaviest * cast("ShapedFamily", self.family).score(y, mean, scale)
+
+    def _apart(self, answer: Floats, offset: Floats, weight: Floats, at: Evaluation) -> Terms:
+        """Return the statistics of rows whose scale is no unit of their predictors."""
+        eta, least = at.eta.copy(), np.maximum(weight, MIN_WEIGHT)
+        eta[0] += offset
+        asked = replace(at, eta=eta, curved=at.curved / least)
+        terms, root = self.family.terms(answer, asked), np.sqrt(weight)
+        return Terms(weight * terms.psi, root * terms.root, root * terms.noise, terms.square)
 
     def _scaled(
         self, answer: Floats, offset: Floats, root: Floats, beside: list[Floats], at: Evaluation
     ) -> Terms:
-        """Return the terms of rows whose residuals, times these roots, have the scale."""
+        """Return the statistics of rows whose residuals times `root` have the scale."""
         each = np.stack((root, np.ones_like(root)))  # the predictor of the scale is left as it is
         eta = each * at.eta
         eta[0] += root * offset
         inner = each[:, None] * each * at.inner if at.inner.size else at.inner
-        asked = replace(at, eta=eta, inner=inner)
-        terms = self.family.terms(_with(root * answer, beside), asked)
+        unscaled = replace(at, eta=eta, inner=inner)
+        terms = self.family.terms(_with(root * answer, beside), unscaled)
         roots = (
             each[:, None] * part if part.size else part
             for part in (terms.root, terms.noise, terms.minus)
@@ -125,11 +168,12 @@ class Given:
 
 
 def _with(answer: Floats, beside: list[Floats]) -> Floats:
+    """Return responses (m,) with their further columns, such as trials, beside them."""
     return np.stack((answer, *beside), axis=1) if beside else answer
 
 
 def is_given(design: Design, model: ModelSpec) -> bool:
-    """Whether rows have offsets or weights."""
+    """Return whether rows have offsets or weights."""
     return bool(design.offsets) or model.weights is not None
 
 
@@ -138,7 +182,9 @@ def check(
 ) -> None:
     """Refuse offsets and weights that a family or an algorithm cannot use. Raises SpecError."""
     if design.grouping is not None and algorithm not in (None, "auto", ALGORITHM):
-        raise SpecError("/sampler/algorithm", f"(1 | {design.grouping.column}) is for {ALGORITHM}")
+        raise SpecError("/sampler/algorithm", f"(1 | {design.grouping.label}) is for {ALGORITHM}")
+    if design.smooths and algorithm not in (None, "auto", ALGORITHM):
+        raise SpecError("/sampler/algorithm", f"s({design.smooths[0].column}) is for {ALGORITHM}")
     if not is_given(design, model):
         return
     if family is None or family.link in SEVERAL:
@@ -166,7 +212,7 @@ def check(
 def packing(
     family: Family, design: Design, model: ModelSpec, unit: float
 ) -> tuple[Family, Callable[[Table, Floats], Floats]]:
-    """Return the family of rows with what they were given, and what makes their responses.
+    """Return the family extended by offsets and weights, and a function that packs its responses.
 
     As they are where rows were given nothing. The second takes a table of rows and their responses
     (n,). Where the link is the identity responses and offsets are brought to this unit. Of a time y
@@ -194,6 +240,7 @@ def packing(
     given = Given(family, shift, 0.5 * (low + high), high, moved=moved, trials=trials)
 
     def responses(table: Table, y: Floats) -> Floats:
+        """Return responses (m, 3) or (m, 4), packed with offsets, weights and trials or events."""
         weight = np.ones(len(y))
         if weights is not None:
             values = table.columns[weights.name].astype(np.float64)
@@ -215,7 +262,7 @@ def packing(
 
 
 def log_middle(time: NumberColumn) -> float:
-    """Return the log of the middle of what a time can be."""
+    """Return the log of the geometric mid-range of a time."""
     return math.log(0.5 * time.lower + 0.5 * time.upper)
 
 
@@ -227,24 +274,27 @@ def linear_of(family: Family) -> Family:
 
 
 def pilot(family: Family) -> tuple[Family, Callable[[Floats], Floats]]:
-    """Return the linear regression of the log of a response, and what makes it of responses."""
+    """Return linear regression of the log response, and the function that transforms responses."""
     if not isinstance(family, Given):
         return Linear(), lambda y: logs_of(family, y)
 
     def logs(y: Floats) -> Floats:
+        """Return log responses of packed rows."""
         return np.stack((logs_of(family, y[:, 0]), y[:, 1], np.ones(len(y))), axis=1)
 
     return Given(Linear(), family.shift), logs
 
 
 def logs_of(family: Family, y: Floats) -> Floats:
-    """Return logs of responses: of counts, which may be 0, with a half added."""
+    """Return log responses: counts with 1/2 added, shares as log odds."""
+    if family.link == "logit":
+        return np.asarray(logit(np.where((y > 0.0) & (y < 1.0), y, 0.5)))
     above = np.maximum(y, TINY) if family.variance.proportional else np.maximum(y, 0.0) + 0.5
     return np.asarray(np.log(above))
 
 
 def heaviest_of(family: Family) -> float:
-    """Return the largest weight that a row's log likelihood may have; 1 without weights.
+    """Return the largest weight of a row's log likelihood; 1 without weights.
 
     That of a linear row divides a variance: one that is cut tells less and claims no more.
     """
@@ -252,17 +302,17 @@ def heaviest_of(family: Family) -> float:
 
 
 def usual_of(family: Family) -> float:
-    """Return the middle of what a row's weight can be, times that of its trials."""
+    """Return the mid-range of a row's weight, times its usual number of trials."""
     return family.usual * family.trials[0] if isinstance(family, Given) else 1.0
 
 
 def most_of(family: Family) -> float:
-    """Return the largest weight that a row can have, times the most trials."""
+    """Return the largest weight of a row, times the largest number of trials."""
     return family.heaviest * family.trials[1] if isinstance(family, Given) else 1.0
 
 
 def copies_of(family: Family, y: Floats) -> Floats | None:
-    """Return (m,) of how many equal rows each row of responses is; None where it is one.
+    """Return the frequency weights (m,), how many equal rows each row is; None without.
 
     The weight of a linear row divides a variance: it is one row, and known better.
     """
@@ -270,16 +320,16 @@ def copies_of(family: Family, y: Floats) -> Floats | None:
 
 
 def slope_of(family: Family, rate: float) -> float:
-    """Return about the slope of a row with this mean response."""
+    """Return the approximate slope (information) of a row with this mean response."""
     rate = rate ** (2.0 - family.variance.power)
     return usual_of(family) * min(rate, family.variance.size)
 
 
 def first_slope(family: Family) -> float:
-    """Return the slope of a row at the start, where nothing is known of it, of one predictor."""
+    """Return the information of a row at the public start, for one predictor a row."""
     return usual_of(family) * (0.2 if family.link == "logit" else 1.0)
 
 
 def shift_of(family: Family) -> float:
-    """Return the middle of what is added to predictors."""
+    """Return the mid-range of the offset."""
     return family.shift if isinstance(family, Given) else 0.0

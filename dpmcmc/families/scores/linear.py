@@ -24,12 +24,12 @@ SQRT_TWO_PI = np.sqrt(2.0 * np.pi)
 
 
 def inside(clip: Floats) -> Floats:
-    """Return P(|Z| < cut)."""
+    """Return P(|Z| < clip) of a standard normal Z."""
     return np.asarray(2.0 * ndtr(clip) - 1.0)
 
 
-def kept(clip: Floats) -> Floats:
-    """Return E min(Z^2, cut^2)."""
+def clipped_square(clip: Floats) -> Floats:
+    """Return E min(Z^2, clip^2), the second moment of a clipped standard normal Z."""
     tail = 2.0 * ndtr(-clip)
     return np.asarray(
         1.0 - tail - 2.0 * clip * np.exp(-0.5 * clip * clip) / SQRT_TWO_PI + clip * clip * tail
@@ -37,19 +37,19 @@ def kept(clip: Floats) -> Floats:
 
 
 def inner(clip: Floats) -> Floats:
-    """Return E[Z^2; |Z| < cut]."""
-    return np.asarray(kept(clip) - clip * clip * (1.0 - inside(clip)))
+    """Return E[Z^2; |Z| < clip] of a standard normal Z."""
+    return np.asarray(clipped_square(clip) - clip * clip * (1.0 - inside(clip)))
 
 
-def spread(clip: Floats) -> Floats:
-    """Return the variance of min(Z^2, cut^2)."""
+def clipped_square_variance(clip: Floats) -> Floats:
+    """Return the variance of min(Z^2, clip^2) of a standard normal Z."""
     density = 2.0 * np.exp(-0.5 * clip * clip) / SQRT_TWO_PI
     fourth = 3.0 * inner(clip) - clip**3 * density + clip**4 * (1.0 - inside(clip))
-    return np.asarray(fourth - kept(clip) ** 2)
+    return np.asarray(fourth - clipped_square(clip) ** 2)
 
 
 class Linear:
-    """scale: the residual sd. square: of the residuals in its units."""
+    """Huber's score of normal residuals. scale: their sd. square: squared residuals."""
 
     link: Link = "identity"
     has_scale, log_scale, quadratic, variance = True, False, True, Variance(0.0)
@@ -68,4 +68,6 @@ class Linear:
             slope = np.where(np.abs(z) > OUTLIER_SDS, np.minimum(slope, k / np.abs(z)), slope)
         w = np.minimum(1.0, at.curved * sd * sd / np.maximum(slope * at.row_norm**2, TINY))
         psi = w * np.clip(z, -k, k) / sd
-        return single(psi, w * slope / sd**2, w * w * kept(k) / sd**2, np.minimum(z * z, at.cut**2))
+        return single(
+            psi, w * slope / sd**2, w * w * clipped_square(k) / sd**2, np.minimum(z * z, at.cut**2)
+        )

@@ -1,4 +1,4 @@
-"""The mean of the response on its own scale, from the linear predictor."""
+"""The mean of the response from the linear predictor, and simulated responses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,12 +17,14 @@ RARE, COUNTED = 1e-12, 1e6  # means below which a count is 0, and from which on 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One family's. expected: predictors -> means of the response.
+    """How one family predicts: expected maps predictors to means of the response.
 
     drawn: (expected, sds of the noise (draw,), random) -> responses of new rows; None where they
     are yes or no, of which the mean says all. ratio: what exp of a difference of predictors
     multiplies. times: sds -> what a mean is times `expected`; None where it is that. of_hazard:
     whether settings are compared by their hazards, which predictors over a scale lower.
+    means, counts: where a row has several predictors (k, ...), the mean response by the name ""
+    with probabilities of single values, and responses of new rows.
     """
 
     expected: Callable[[Floats], Floats]
@@ -30,16 +32,18 @@ class Response:
     ratio: str
     times: Callable[[Floats], Floats] | None = None
     of_hazard: bool = False
+    means: Callable[[Floats], dict[str, Floats]] | None = None
+    counts: Callable[[Floats, RandomSource], Floats] | None = None
 
     def mean(self, eta: Floats, sds: Floats) -> Floats:
-        """Return means given predictors (draw, ...) and sds of the noise (draw,)."""
+        """Return means at predictors (draw, ...), given sds of the noise (draw,)."""
         there = self.expected(eta)
         if self.times is None:
             return there
         return there * self.times(sds).reshape(-1, *(1,) * (there.ndim - 1))
 
     def ratios(self, difference: Floats, sds: Floats) -> tuple[Floats, str]:
-        """Return ratios (draw,) of two settings, and what they multiply."""
+        """Return ratios (draw,) for differences of predictors, and the name of the quantity."""
         log, what = difference, self.ratio
         if self.of_hazard:
             log, what = -difference / sds, HAZARD
@@ -47,7 +51,7 @@ class Response:
 
 
 def rate(eta: Floats) -> Floats:
-    """Return the mean count."""
+    """Return mean counts exp(eta)."""
     return np.asarray(np.exp(np.minimum(eta, MAX_LOG_MEAN)))
 
 
@@ -60,25 +64,27 @@ def counts(mean: Floats, _: Floats, random: RandomSource) -> Floats:
 
 
 def uneven(mean: Floats, shape: Floats | float, random: RandomSource) -> Floats:
-    """Return means times gamma variables of mean 1 and variance 1 / shape."""
+    """Return means multiplied by gamma variables of mean 1 and variance 1 / shape."""
     return np.asarray(mean * gammaincinv(shape, random.uniforms(mean.shape)) / shape)
 
 
 def _yes(eta: Floats) -> Floats:
+    """Return P(yes), the inverse logit of eta."""
     return np.asarray(expit(eta))
 
 
 def itself(eta: Floats) -> Floats:
-    """Return the mean of a number."""
+    """Return eta: the mean of a response with the identity link."""
     return eta
 
 
 def _numbers(mean: Floats, sds: Floats, random: RandomSource) -> Floats:
+    """Return simulated normal responses."""
     return mean + sds * random.normals(mean.shape)
 
 
 def number_by(quantile: Callable[[Floats], Floats]) -> Response:
-    """Return a number's, whose residuals of scale 1 have these quantiles at probabilities."""
+    """Return the Response of a number with errors of this quantile function at scale 1."""
     return Response(
         itself, lambda mean, sds, random: mean + sds * quantile(random.uniforms(mean.shape)), ""
     )

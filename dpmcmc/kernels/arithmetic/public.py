@@ -73,7 +73,7 @@ def log_prior_ratio(public: Public, here: Array, there: Array) -> float:
 
 
 def shear(public: Public, position: Array) -> float:
-    """Return the derivative of coordinate 1 without its unit, straightened, by coordinate 0."""
+    """Return the derivative of straightened coordinate 1 by coordinate 0, before units."""
     return float(2.0 * public.bend[0] * (position[0] - public.bend[2]))
 
 

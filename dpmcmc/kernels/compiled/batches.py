@@ -28,7 +28,7 @@ barker_accepts = njit(**OPTIONS)(rules.barker_accepts)
 
 @leaf
 def cells_and_squares(ratio, count, scale, shift):
-    """Sum over rows of clipped ratios, in whole cells, and of their squares."""
+    """Return the sums over rows of clipped ratios, in whole cells, and of their squares."""
     total, squares = np.int64(0), np.int64(0)
     for i in range(count):
         v = np.int64(np.int32(cell(ratio[i], scale, shift, HALF_INTERVAL_CELLS) - MAGIC_BITS))

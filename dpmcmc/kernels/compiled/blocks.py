@@ -17,7 +17,7 @@ OFFSET, CURVATURE, CONSTANT = 0, 1, 2  # entries of `aux`; linear: -1 / (2 sd^2)
 
 @leaf
 def dot(x, first, weights, offset, count, eta):
-    """eta[:count] = offset + weights . x of one block, in few passes over eta.
+    """Write offset + weights . x of one block into eta[:count].
 
     first: number in x at which the block begins. The order of products is fixed, so that no
     compiler can choose which to fuse with an addition: a row's predictor has the same bits at every
@@ -55,7 +55,7 @@ def dot(x, first, weights, offset, count, eta):
 
 @leaf
 def column(x, first, q):
-    """Column q of a block whose numbers begin at `first`."""
+    """Return column q of a block whose numbers begin at `first`."""
     return piece(x, first + q * BLOCK, BLOCK)
 
 

@@ -43,7 +43,7 @@ def clamped(v):
 
 @leaf
 def small(v):
-    """Return v clamped to +-LARGEST_SINGLE, as float32: times a row of zeros it is 0, not NaN."""
+    """Return v clamped to +-LARGEST_SINGLE, as float32, so that its product with 0 is 0."""
     v = v if v > -LARGEST_SINGLE else -LARGEST_SINGLE
     return np.float32(v if v < LARGEST_SINGLE else LARGEST_SINGLE)
 

@@ -23,19 +23,19 @@ interval = leaf(
 
 @leaf
 def has_state(family):
-    """Return whether ratios of a family need a stored state of each row."""
+    """Return whether the family's ratios need a stored state of each row."""
     return family != IDENTITY
 
 
 @leaf
 def has_predictor(family):
-    """Return whether a gradient follows from the derivative by a linear predictor."""
+    """Return whether the gradient is a derivative by the linear predictor times x."""
     return family != IDENTITY
 
 
 @leaf
 def has_response(family):
-    """Return whether ratios read a response in addition to x."""
+    """Return whether ratios read a response besides x."""
     return family != LOGISTIC
 
 
@@ -63,7 +63,7 @@ def follow(family, v, count, state):
 
 @leaf
 def follow_near(family, v, count, state):
-    """Do as follow, where v is from short_dot; it is overwritten."""
+    """Update the state as `follow` does, for v from short_dot, which is overwritten."""
     if family == LOGISTIC:
         logistic.follow_near(v, count, state)
     elif family == POISSON:
@@ -74,7 +74,7 @@ def follow_near(family, v, count, state):
 
 @leaf
 def ratio_cells(family, v, y, state, here, there, scale, shift, half, count):
-    """Sum over rows of clipped log likelihood ratios, in cells; v: change of predictors.
+    """Return the sum over rows of clipped log ratios, in cells; v: change of predictors.
 
     here, there: aux of the two ends. v is overwritten.
     """
@@ -89,7 +89,7 @@ def ratio_cells(family, v, y, state, here, there, scale, shift, half, count):
 
 @leaf
 def ratio_cells_near(family, v, lift, y, state, here, there, scale, shift, half, count, e):
-    """As ratio_cells, where predictors change by v and, for N(mean, 1) rows only, by lift.
+    """Return ratio_cells where predictors change by v and, for N(mean, 1) rows only, by lift.
 
     v: from short_dot, not changed. Ratios are float32 too, with a relative error of at most 1e-6.
     e (BLOCK,) float32: scratch memory; loops of float32 alone process twice as many rows at once.
@@ -122,7 +122,7 @@ def ratios(family, near, eta, v, y, state, short, here, there, count):
 
 @leaf
 def factors(family, eta, y, norm, curvature, clip, scale, count, out):
-    """Write derivatives of the log likelihood by the predictor, clipped and in cells.
+    """Write each row's clipped derivative by the predictor, in grid cells.
 
     Of one block; not of N(mean, 1) rows. norm: of the rows. Clipped so that factor * norm is at
     most clip * scale, up to the rounding of out, float32.

@@ -67,7 +67,7 @@ def column_cells(x, first, factor, count, total):
 def _predictor_gradients(
     x, y, count, family, first, last, norm, weights, aux, clip, scale, total, eta, extra, factor
 ):
-    """As gradient_sums over blocks first to last, for families with a linear predictor."""
+    """Add the gradients of families with a linear predictor, over blocks first to last."""
     x, y, norm, weights = uncounted(x), uncounted(y), uncounted(norm), uncounted(weights)
     aux, total, eta = uncounted(aux), uncounted(total), uncounted(eta)
     extra, factor, columns = uncounted(extra), uncounted(factor), x.shape[1]

@@ -6,6 +6,7 @@ interval. Nothing here raises, and finite arguments give finite results.
 """
 
 from contextlib import suppress
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -20,17 +21,23 @@ from numba.np import arrayobj
 # "contract" allows fused multiply-add and nothing else: rounding by a magic number must survive.
 # Without error_model "numpy" every division keeps a loop from becoming vector code.
 OPTIONS: Any = {"error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
-leaf = njit(**OPTIONS, forceinline=True)
+
+
+def leaf(function: Any = None, **changed: Any) -> Any:
+    """Return the function, compiled into its callers. changed: options of the compiler."""
+    made = njit(**{**OPTIONS, **changed}, forceinline=True)
+    return made if function is None else made(function)
 
 
 class _Cache(FunctionCache):
-    """Numba's cache of a function, without its errors.
+    """Numba's disk cache of a function, with errors treated as a missing cache entry.
 
     A kernel is compiled at its first call, which may be after the rows are paid for: a disk that is
     full and a file that is damaged cost time, never the call.
     """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the cached code; None where reading it fails."""
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # whatever reading a damaged file raises
@@ -39,38 +46,23 @@ class _Cache(FunctionCache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        """Store the code; do nothing where writing fails."""
         with suppress(Exception):
             super().save_overload(sig, data)
 
 
-def kernel(function: Any) -> Any:
-    """Return the function, compiled at its first call and cached.
+def kernel(function: Any = None, **changed: Any) -> Any:
+    """Return the function, compiled at its first call and cached. changed: compiler options.
 
     Only entry points are: a function from the cache is machine code, and is never inlined into a
     caller that is compiled later.
     """
-    compiled = njit(**OPTIONS)(function)
+    if function is None:
+        return partial(kernel, **changed)
+    compiled = njit(**{**OPTIONS, **changed})(function)
     if not config.DISABLE_JIT:  # type: ignore[attr-defined]
         compiled._cache = _Cache(function)  # as enable_caching does
     return compiled
-
-
-def interpreted(function: Any) -> Any:
-    """Return a kernel, with the functions that it calls, as plain Python.
-
-    For a process with so few calls that loading the compiler would take longer.
-    """
-    plain = getattr(function, "py_func", function)
-    names = {
-        name: plain.__globals__[name]
-        for name in plain.__code__.co_names
-        if name in plain.__globals__
-    }
-    names = {
-        name: interpreted(value) if hasattr(value, "py_func") else value
-        for name, value in names.items()
-    }
-    return FunctionType(plain.__code__, names, plain.__name__, plain.__defaults__)
 
 
 def calling(function: Any, others: dict[str, Any]) -> Any:
@@ -100,7 +92,7 @@ LOWEST, HIGHEST = np.float64(-708.0), np.float64(709.0)
 
 @leaf
 def _exp_reduced(k, r):
-    """2^k e^r for |r| <= log(2)/2, k an integer in the low bits of a float."""
+    """Return 2^k e^r for |r| <= log(2)/2, k an integer in the low bits of a float."""
     s = r * r
     a = 0.16666666666666669 * r + 0.5000000000000001
     b = 0.008333333333330039 * r + 0.041666666666623824
@@ -113,7 +105,7 @@ def _exp_reduced(k, r):
 
 @leaf
 def exp(x):
-    """e^x, x held to [-708, 709]."""
+    """Return e^x, x clamped to [-708, 709]."""
     x = x if x > LOWEST else LOWEST
     x = x if x < HIGHEST else HIGHEST
     k = np.float64(x * LOG2E + MAGIC)
@@ -123,7 +115,7 @@ def exp(x):
 
 @leaf
 def exp_far(x):
-    """e^x, x held to [-350, 350] so that its square stays a normal number."""
+    """Return e^x, x clamped to [-350, 350] so that its square is a normal number."""
     x = x if x > -LARGEST_ARGUMENT else -LARGEST_ARGUMENT
     x = x if x < LARGEST_ARGUMENT else LARGEST_ARGUMENT
     k = np.float64(x * LOG2E + MAGIC)
@@ -133,7 +125,7 @@ def exp_far(x):
 
 @leaf
 def log1p_reduced(s):
-    """2 atanh(s) for |s| <= 0.172."""
+    """Return 2 atanh(s) for |s| <= 0.172."""
     z = s * s
     w = z * z
     a = 0.3999999999989827 * z + 0.666666666666667
@@ -144,7 +136,7 @@ def log1p_reduced(s):
 
 @leaf
 def log(x):
-    """log(x), x a normal number above 0."""
+    """Return log(x), x a normal number above 0."""
     bits = np.float64(x).view(np.int64) - HALF_ROOT + (1024 << 52)
     k = np.int64(((bits >> 52) & 0x7FF) + MAGIC_BITS).view(np.float64) - (MAGIC + 1024.0)
     u = np.int64((bits & MANTISSA) + HALF_ROOT).view(np.float64) - 1.0
@@ -153,7 +145,7 @@ def log(x):
 
 @leaf
 def exp_short(x):
-    """e^x in float32, x held to [-80, 80]; off by less than five parts in 10^7."""
+    """Return e^x in float32, x clamped to [-80, 80]; relative error below 5e-7."""
     x = x if x > -FAR_SHORT else -FAR_SHORT
     x = x if x < FAR_SHORT else FAR_SHORT
     k = np.float32(x * LOG2E_SHORT + MAGIC_SHORT)
@@ -166,7 +158,7 @@ def exp_short(x):
 
 @leaf
 def tanh_half(v):
-    """tanh(v / 2) for |v| <= NEAR."""
+    """Return tanh(v / 2) for |v| <= NEAR."""
     h = 0.5 * v
     u = h * h
     a = 0.021869488536155203 - 0.008863235529902197 * u
@@ -175,7 +167,7 @@ def tanh_half(v):
 
 @leaf
 def tanh_half_short(v):
-    """tanh(v / 2) for |v| <= NEAR, in float32: off by less than one part in 10^7."""
+    """Return tanh(v / 2) for |v| <= NEAR, in float32: relative error below 1e-7."""
     h = HALF * v
     u = h * h
     return h * (ONE + u * (THIRD + u * FIFTEENTHS))
@@ -183,27 +175,27 @@ def tanh_half_short(v):
 
 @leaf
 def exp_near_short(v):
-    """e^v in float32 for |v| <= NEAR, without a division: off by less than one part in 10^7."""
+    """Return e^v in float32 for |v| <= NEAR, without a division: relative error below 1e-7."""
     u = v * v
     return ONE + (v + u * ((R2 + v * R3) + u * (R4 + v * (R5 + v * R6))))
 
 
 @leaf
 def atanh_twice_short(s):
-    """2 atanh(s) in float32 for |s| <= NEAR / 2: off by less than one part in 10^7."""
+    """Return 2 atanh(s) in float32 for |s| <= NEAR / 2: relative error below 1e-7."""
     z = s * s
     return s * (TWO + z * (TWO_THIRDS + z * TWO_FIFTHS))
 
 
 @leaf
 def positive(t):
-    """max(t, 0)."""
+    """Return max(t, 0)."""
     return t if t > 0.0 else 0.0
 
 
 @leaf
 def shifted_bits(v):
-    """v rounded to the nearest integer, |v| < 2^51, plus MAGIC_BITS: one addition."""
+    """Return v rounded to the nearest integer, |v| < 2^51, plus MAGIC_BITS: one addition."""
     return int(np.float64(v + MAGIC).view(np.int64))
 
 
@@ -259,7 +251,7 @@ def _uncounted(_, array):
 
 
 def _alone(_):
-    """Called in a function: prevents its inlining, which would make its loops slower."""
+    """Prevent, where it is called, the inlining of a function, which would slow its loops."""
 
     def generate(context, builder, *_):
         builder.function.attributes.add("noinline")
@@ -269,7 +261,7 @@ def _alone(_):
 
 
 def _wide(_):
-    """Called in a function: its loops use vectors of 512 bits where the processor has them.
+    """Use vectors of 512 bits in the calling function, where the processor has them.
 
     On some processors LLVM prefers 256 bits; loops over rows in a cache are faster with 512. The
     binding has no attributes with a value, hence the `add` of the plain set.
@@ -283,6 +275,7 @@ def _wide(_):
 
 
 def _plain_piece(array, start, size):
+    """Return array.reshape(-1)[start : start + size], interpreted."""
     return array.reshape(-1)[start : start + size]
 
 

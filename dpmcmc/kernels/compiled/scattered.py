@@ -22,7 +22,7 @@ FOLDS = (((0, 4, 2, 6), (1, 5, 3, 7)), ((0, 1, 4, 5), (2, 3, 6, 7)))
 
 
 def _plain(flat, starts, at, weights, here, there):
-    """Return the same as `dots`, interpreted."""
+    """Write the dot products of `dots`, interpreted."""
     for i in range(at, at + ROWS):
         row = flat[starts[i] : starts[i] + weights.shape[1]].astype(np.float64)
         here[i], there[i] = weights @ row

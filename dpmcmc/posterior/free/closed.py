@@ -14,7 +14,7 @@ MIN_RELATIVE_WIDTH = 1e-12  # of the widest direction of a normal: none is narro
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A posterior in closed form. normals: mean and precision (d,) of its normal priors."""
+    """A mixture posterior under normal priors. normals: their mean and precision (d,)."""
 
     posterior: Posterior
     normals: tuple[Floats, Floats]

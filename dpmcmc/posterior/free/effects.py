@@ -10,6 +10,7 @@ import numpy as np
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families import ordinal
+from dpmcmc.families.hurdle_poisson import ZERO_COUNT
 from dpmcmc.families.multinomial import categories_of, probabilities
 from dpmcmc.families.scores.responses import Response
 from dpmcmc.formula.cuts import spread_out
@@ -44,7 +45,7 @@ class Spread:
 
 
 def _shown(value: object) -> str:
-    """Return a value of a setting as a heading has it."""
+    """Return a value of a setting as text for a heading."""
     return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
 
 
@@ -65,6 +66,7 @@ class Prediction:
     predictor: the linear predictor. expected: the mean response on its own scale: a probability, a
     mean count, or a mean. response: the response of a new row; None where it is binary.
     probabilities: of each category, where the response has several; the other fields are None then.
+    Counts with zeros of their own kind have a mean, a response and the probability of "0".
     """
 
     predictor: Spread | None = None
@@ -77,10 +79,12 @@ class Predictions(list[Prediction]):
     """Predictions in the order of the settings; printed, a table of the mean responses."""
 
     def __init__(self, predictions: Iterable[Prediction], settings: Sequence[Setting]) -> None:
+        """settings: those of the predictions, in the same order."""
         super().__init__(predictions)
         self._given = tuple(settings)
 
     def _rows(self) -> list[tuple[str, Spread]]:
+        """Return the rows of the printed table: a label and its spread."""
         rows: list[tuple[str, Spread]] = []
         for prediction, setting in zip(self, self._given, strict=False):
             name = ", ".join(f"{covariate} {_shown(value)}" for covariate, value in setting.items())
@@ -109,7 +113,8 @@ class Comparison:
     """The difference of two settings. ratio: exp of the difference of predictors, or None.
 
     multiplies: what the ratio multiplies: odds, a mean count, a mean, a hazard; else empty.
-    probabilities: differences by category, where the response has several; else None.
+    probabilities: differences by category, where the response has several, or of the probability of
+    "0"; else None. odds: the ratio of the odds of a zero, where these have a predictor; else None.
     """
 
     predictor: Spread | None = None
@@ -117,6 +122,7 @@ class Comparison:
     ratio: Spread | None = None
     multiplies: str = ""
     probabilities: dict[str, Spread] | None = None
+    odds: Spread | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +131,7 @@ class Effect:
 
     value, against: the difference of the mean responses at value and at against. Both None: the
     derivative per unit of the covariate, at the values of the settings. probabilities: of each
-    category, where the response has several, in place of expected.
+    category, where the response has several, in place of expected; or that of "0" beside it.
     """
 
     covariate: str
@@ -135,15 +141,44 @@ class Effect:
     probabilities: dict[str, Spread] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The mean response along a covariate. at: its values; expected: spread at each value.
+
+    given: the values of the other covariates. probabilities: of each category, where the response
+    has several, in place of expected; or that of "0" beside it.
+    """
+
+    covariate: str
+    at: tuple[float, ...]
+    expected: tuple[Spread, ...]
+    given: Setting
+    probabilities: dict[str, tuple[Spread, ...]] | None = None
+
+    def __str__(self) -> str:
+        """Return a few of its values."""
+        shown = ({"": self.expected} if self.expected else {}) | (self.probabilities or {})
+        picked = np.unique(np.linspace(0, len(self.at) - 1, SHOWN).astype(int)).tolist()
+        rows = [
+            (f"{name} {self.at[k]:.6g}".strip(), spreads[k])
+            for name, spreads in shown.items()
+            for k in picked
+        ]
+        return "\n".join([f"mean response along {self.covariate}", *as_lines(rows)])
+
+    __repr__ = __str__
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
-    """Coefficients (draw, k d) of a design, for k linear predictors of a row, concatenated.
+    """Draws of coefficients (draw, k d) with their design, for k linear predictors a row.
 
     cuts: how many cuts between ordered categories coefficients (draw, k + d - 1) begin with; else
     0.
 
     response: None where the model has no response of one predictor. sds: (draw,) of the residuals.
-    groups: (draw, group + 1) effects of a model with groups, the last of a group not seen before.
+    groups: (draw, k, group + 1) effects of a model with groups, on the level and perhaps on a
+    slope; the last of a group not seen before.
     """
 
     response: Response | None
@@ -155,6 +190,7 @@ class Fitted:
 
     @property
     def _classes(self) -> int:
+        """Number of linear predictors of a row."""
         if self.cuts:
             return self.cuts
         return int(self.coefficients.shape[1]) // len(self.design.parameters)
@@ -170,25 +206,43 @@ class Fitted:
         x, offset = settings.rows(self.design, given, pointer)
         etas = self.coefficients @ x + offset
         if self.groups is not None:
-            etas = etas + self.groups[:, settings.groups(self.design, given, pointer)]
+            own = self.groups[:, :, settings.groups(self.design, given, pointer)]
+            etas = etas + own[:, 0]
+            if self.design.slope:
+                etas = etas + own[:, 1] * x[self.design.slope]
         return np.asarray(etas)
 
     def predict(self, given: Sequence[Setting], random: RandomSource, pointer: str) -> Predictions:
         """Return predictions at each setting. Raises SpecError."""
         if self._classes > 1:
-            return Predictions(self._categories(given, pointer), given)
+            return Predictions(self._several(given, random, pointer), given)
         response, etas = self._response(pointer), self.predictors(given, pointer).T
         return Predictions((self._prediction(response, eta, random) for eta in etas), given)
 
-    def _categories(self, given: Sequence[Setting], pointer: str) -> list[Prediction]:
-        """Return the probabilities of categories at each setting."""
-        probabilities_of = self._means(given, pointer)
+    def _several(
+        self, given: Sequence[Setting], random: RandomSource, pointer: str
+    ) -> list[Prediction]:
+        """Return the predictions where a row has several predictors, at each setting."""
+        means, drawn = self._means(given, pointer), None
+        if self.response is not None and self.response.counts is not None:
+            drawn = self.response.counts(self._etas(given, pointer), random)
         return [
             Prediction(
-                probabilities={name: spread(q[:, k]) for name, q in probabilities_of.items()}
+                expected=spread(means[""][:, k]) if "" in means else None,
+                response=None if drawn is None else spread(drawn[:, k]),
+                probabilities={name: spread(q[:, k]) for name, q in means.items() if name},
             )
             for k in range(len(given))
         ]
+
+    def _etas(self, given: Sequence[Setting], pointer: str) -> Floats:
+        """Return (k, draw, setting), the predictors of rows that have several. Raises SpecError."""
+        x, offset = settings.rows(self.design, given, pointer)
+        coefficients = self.coefficients
+        if self.cuts:
+            coefficients = coefficients @ spread_out(self.cuts, len(x)).T
+        weights = coefficients.reshape(len(coefficients), self._classes, len(x))
+        return np.asarray((weights @ x + offset).swapaxes(0, 1))
 
     def _means(self, given: Sequence[Setting], pointer: str) -> dict[str, Floats]:
         """Return the mean response (draw, setting), or probabilities by category. Raises SpecError.
@@ -198,12 +252,9 @@ class Fitted:
         if self._classes == 1:
             response = self._response(pointer)
             return {"": response.mean(self.predictors(given, pointer), self.sds)}
-        x, offset = settings.rows(self.design, given, pointer)
-        coefficients = self.coefficients
-        if self.cuts:
-            coefficients = coefficients @ spread_out(self.cuts, len(x)).T
-        weights = coefficients.reshape(len(coefficients), self._classes, len(x))
-        etas = (weights @ x + offset).swapaxes(0, 1)
+        etas = self._etas(given, pointer)
+        if self.response is not None and self.response.means is not None:
+            return self.response.means(etas)
         if self.cuts:
             each = list(ordinal.probabilities(etas))
         else:
@@ -212,10 +263,32 @@ class Fitted:
         return dict(zip(categories_of(self.design), each, strict=True))
 
     def _prediction(self, response: Response, eta: Floats, random: RandomSource) -> Prediction:
+        """Return the prediction at one setting, given its linear predictor (draw,)."""
         new_row, mean = None, response.mean(eta, self.sds)
         if response.drawn is not None:
             new_row = spread(response.drawn(response.expected(eta), self.sds, random))
         return Prediction(spread(eta), spread(mean), new_row)
+
+    def curve(self, covariate: str, given: Setting, points: int, pointer: str) -> Curve:
+        """Return the mean response along a covariate, see FreePosterior.curve. Raises SpecError."""
+        if self._classes == 1:
+            self._response(pointer)
+        settings.check_covariate(self.design, covariate, f"{pointer}/covariate")
+        column = column_of(self.design.schema, covariate)
+        if not isinstance(column, NumberColumn):
+            message = "is no number: ask for effects, which has each category"
+            raise SpecError(f"{pointer}/covariate", message)
+        others = settings.filled(self.design, given, covariate)
+        ends = np.linspace(column.lower, column.upper, points)
+        values = np.unique(np.floor(ends)) if column.integer else ends
+        values = values[(values >= column.lower) & ~np.isin(values, column.missing)]
+        every = [{**others, covariate: settings.shown(column, value)} for value in values.tolist()]
+        means = {
+            name: tuple(spread(drawn) for drawn in found.T)
+            for name, found in self._means(every, f"{pointer}/given").items()
+        }
+        at, first = tuple(values.tolist()), means.pop("", ())
+        return Curve(covariate, at, first, others, means or None)
 
     def compare(self, given: Setting, against: Setting, pointer: str) -> Comparison:
         """Return the difference of two settings. Raises SpecError."""
@@ -224,7 +297,18 @@ class Fitted:
                 self._means([setting], f"{pointer}/{name}")
                 for name, setting in (("given", given), ("against", against))
             ]
-            return Comparison(probabilities=_spreads({k: ends[0][k] - ends[1][k] for k in ends[0]}))
+            found = _spreads({k: ends[0][k] - ends[1][k] for k in ends[0]})
+            if "" not in found:
+                return Comparison(probabilities=found)
+            here, there = (end[""][:, 0] for end in ends)
+            odds = [end[ZERO_COUNT][:, 0] / (1.0 - end[ZERO_COUNT][:, 0]) for end in ends]
+            return Comparison(
+                expected=found.pop(""),
+                ratio=spread(here / there),
+                multiplies=self._response(pointer).ratio,
+                probabilities=found,
+                odds=spread(odds[0] / odds[1]),
+            )
         response = self._response(pointer)
         here, there = (
             self.predictors([setting], f"{pointer}/{name}")[:, 0]
@@ -273,6 +357,7 @@ class Fitted:
         pair: tuple[float | str | None, float | str | None],
         pointer: str,
     ) -> Effect:
+        """Return the effect of a change between two values of a covariate."""
         for name, end in zip(("value", "against"), pair, strict=True):
             settings.value_of(self.design, covariate, end, f"{pointer}/{name}")
         there, here = (self._with(covariate, given, [end] * len(given), pointer) for end in pair)
@@ -320,6 +405,5 @@ def _effect(
 ) -> Effect:
     """Return an effect. differences: (draw, setting) by category."""
     spreads = _spreads(differences)
-    if "" in spreads:
-        return Effect(covariate, *pair, spreads[""])
-    return Effect(covariate, *pair, probabilities=spreads)
+    expected = spreads.pop("", None)
+    return Effect(covariate, *pair, expected, spreads or None)

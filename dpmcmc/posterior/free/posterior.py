@@ -13,13 +13,23 @@ from dpmcmc.families import MODELS
 from dpmcmc.formula import cuts
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.spec import JobSpec
-from dpmcmc.posterior.free.effects import Comparison, Effect, Fitted, Predictions, Spread, spread
+from dpmcmc.posterior.free.effects import (
+    Comparison,
+    Curve,
+    Effect,
+    Fitted,
+    Predictions,
+    Spread,
+    spread,
+)
 from dpmcmc.posterior.free.priors import CoefficientPrior, Floats, check_number
 from dpmcmc.posterior.free.settings import Setting, at
 from dpmcmc.posterior.summary_table import SHOWN, as_html, as_lines
 from dpmcmc.posterior.units import Scale, in_units
 from dpmcmc.posterior.verdicts import Verdict, joined
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
+
+MOST_POINTS = 1000  # of a curve
 
 
 class ReleaseOfJob(Protocol):
@@ -49,12 +59,12 @@ class ReleaseOfJob(Protocol):
         """Return the index of a parameter. Raises SpecError where there is none of this name."""
 
     def without(self, formula: str, pointer: str) -> tuple[str, ...]:
-        """Return the parameters that the model of a smaller formula has not. Raises SpecError."""
+        """Return the parameters that a smaller formula's model lacks. Raises SpecError."""
 
     def fixed(
         self, values: Mapping[str, float], scale: Scale, pointer: str
     ) -> tuple[Floats, Floats]:
-        """Return (g (k, p), v (k,)): these values of parameters are positions with g @ them = v."""
+        """Return g (k, p), v (k,): parameters at these values are positions with g @ them = v."""
 
 
 class Tested(Protocol):
@@ -84,7 +94,7 @@ class BayesFactor:
 
 @dataclass(frozen=True, slots=True)
 class ModelWeight:
-    """How probable a model is, of those compared.
+    """The posterior probability of one of several compared models.
 
     without: parameters of the largest that are 0 in it. log_bayes_factor: natural logarithm of its
     marginal likelihood over that of the largest, 0 of that itself. error: its sd.
@@ -99,7 +109,7 @@ class ModelWeight:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FreePosterior:
-    """Draws (draw, parameter) from the posterior under one prior, and what follows from them.
+    """Draws (draw, parameter) from the posterior under one prior, with analyses of them.
 
     draws: of the standardised design. priors: of each of its parameters, where the model is linear.
     reasons: problems in addition to the release's. scale: of summaries, contrasts and nulls.
@@ -238,6 +248,45 @@ class FreePosterior:
         random = random or SystemRandom()
         return self._fitted(random).predict(given, random, pointer)
 
+    def curve(
+        self,
+        covariate: str,
+        given: Setting | None = None,
+        *,
+        points: int = 41,
+        pointer: str = "/curve",
+    ) -> Curve:
+        """Return the mean response along the declared range of a number, with its intervals.
+
+        Parameters
+        ----------
+        covariate
+            A number column of the formula.
+        given
+            Values of the other covariates, by column. Those that it leaves out are in the middle of
+            their declared bounds, or at the category that others are compared with.
+        points
+            How many values along the range, evenly apart.
+
+        Returns
+        -------
+        Curve
+            Values and, at each, the spread of the mean response. Differences between curves at two
+            settings are `compare`.
+
+        Raises
+        ------
+        SpecError
+            If the covariate is no number of the formula, or a setting is not valid.
+
+        Examples
+        --------
+        >>> fit.release.posterior().curve("age", {"sex": "female"})
+        """
+        if type(points) is not int or not 2 <= points <= MOST_POINTS:
+            raise SpecError(f"{pointer}/points", f"must be a whole number, 2 to {MOST_POINTS}")
+        return self._fitted(SystemRandom()).curve(covariate, given or {}, points, pointer)
+
     def compare(
         self, given: Setting, against: Setting, *, pointer: str = "/comparisons"
     ) -> Comparison:
@@ -262,15 +311,22 @@ class FreePosterior:
         return self._fitted(SystemRandom()).effects(covariate, given, value, against, pointer)
 
     def _fitted(self, random: RandomSource) -> Fitted:
+        """Return the draws of coefficients with the design, for predictions and effects."""
         spec, design = self.release.spec, self.release.design
         noise_scale, d = spec.model.options.noise_scale, self.release.coefficients
         sds, groups, grouping = np.full(len(self.draws), noise_scale or 1.0), None, design.grouping
-        own = self.draws.shape[1] - (0 if grouping is None else len(grouping.parameters))
+        own = self.draws.shape[1] - len(design.beside_families)
         if noise_scale is None and own > d:
             sds = np.exp(self.draws[:, d])
         if grouping is not None:  # in a call a group not seen before is one group
-            new = self.draws[:, own] * random.normals((len(self.draws),))
-            groups = np.column_stack((self.draws[:, own + 1 :], new))
+            law = self.draws[:, own : own + len(grouping.law)]
+            each = self.draws[:, own + len(grouping.law) :].reshape(len(law), -1, grouping.count)
+            normals = random.normals((len(law), each.shape[1]))
+            if len(grouping.law) > len(grouping.sds):  # a correlation
+                cross = law[:, 2]
+                normals[:, 1] = cross * normals[:, 0] + np.sqrt(1.0 - cross**2) * normals[:, 1]
+            new = law[:, : len(grouping.sds)] * normals
+            groups = np.concatenate((each, new[:, :, None]), axis=2)
         response = MODELS[spec.model.family].response(spec.model.options)
         first = cuts.count(design, self.parameters)
         return Fitted(response, design, self.draws[:, :d], sds, groups, first)

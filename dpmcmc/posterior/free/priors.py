@@ -20,16 +20,19 @@ from dpmcmc.inputs.written_priors import read_prior
 from dpmcmc.privacy.noise import RandomSource
 
 Floats = NDArray[np.float64]
-Kind = Literal["normal", "laplace", "student_t", "cauchy", "uniform", "horseshoe", "spike_and_slab"]
-SELECTING = (
-    "horseshoe",
-    "spike_and_slab",
-)  # priors of coefficients of which few act
+Kind = Literal[
+    "normal", "laplace", "student_t", "cauchy", "uniform", "horseshoe", "spike_and_slab", "r2d2"
+]  # fmt: skip
+SELECTING = ("horseshoe", "spike_and_slab", "r2d2")  # priors of several coefficients together
 LARGEST_NUMBER, LEAST_SCALE, MOST_SCALE = 1e30, 1e-6, 1e6  # of numbers that are asked about
 LEAST_DF, MOST_DF = 1.0, 1e4
 VARIANCES = (1e-12, 1e12)  # of a horseshoe's scales
 USUAL_SCALE = 0.1  # of a horseshoe, over the sd of coefficients that act
 LEAST_INCLUSION = 1e-9
+# of r2d2: what applies by default, and limits of the share explained and of the other two numbers
+MEAN_R2, PREC_R2, CONS_D2 = 0.5, 2.0, 0.5
+LEAST_R2, LEAST_NUMBER, MOST_NUMBER = 1e-3, 1e-2, 1e3
+OF_R2D2 = ("mean_r2", "prec_r2", "cons_d2")
 LEAST_MASS = 1e-100  # of a prior between its bounds
 # of a scale: a Laplace prior's variance is drawn as if nothing were nearer to its peak
 MIN_SCALE_RATIO = 1e-8
@@ -42,7 +45,7 @@ class CoefficientPrior:
     Parameters
     ----------
     kind
-        normal, laplace, student_t, cauchy or uniform; horseshoe or spike_and_slab, see there.
+        normal, laplace, student_t, cauchy or uniform; horseshoe, spike_and_slab or r2d2, see there.
     loc
         Centre of the distribution.
     scale
@@ -53,9 +56,11 @@ class CoefficientPrior:
     lower, upper
         Bounds; the prior is truncated to them. uniform takes bounds alone; without one of them it
         is improper: it gives draws, but no Bayes factor. lower=0 is the positive half of any kind.
-        None of horseshoe and spike_and_slab.
+        None of horseshoe, spike_and_slab and r2d2.
     slab_sd, inclusion
         Of horseshoe and spike_and_slab, the latter of spike_and_slab alone: see there.
+    mean_r2, prec_r2, cons_d2
+        Of r2d2: see there.
 
     Examples
     --------
@@ -70,10 +75,13 @@ class CoefficientPrior:
     upper: float | None = None
     slab_sd: float | None = None
     inclusion: float | None = None
+    mean_r2: float | None = None
+    prec_r2: float | None = None
+    cons_d2: float | None = None
 
     @property
     def selects(self) -> bool:
-        """Whether the prior is one of several coefficients, of which few are thought to act."""
+        """Return whether the prior is a joint one: horseshoe, spike and slab, or r2d2."""
         return self.kind in SELECTING
 
     @property
@@ -105,6 +113,7 @@ class CoefficientPrior:
         """Return the prior of t, if this is the prior of shift + unit * t."""
 
         def moved(end: float | None) -> float | None:
+            """Return a bound on the new scale."""
             return None if end is None else (end - shift) / unit
 
         size = None if self.scale is None else self.scale / unit
@@ -114,7 +123,10 @@ class CoefficientPrior:
         return replace(self, loc=loc, scale=size, slab_sd=slab, lower=low, upper=high)
 
     def filled(self, sd: float) -> "CoefficientPrior":
-        """Return a selecting prior with nothing left open. sd: of the job's prior."""
+        """Return a sparsity prior with all fields filled in. sd: see the field that it scales."""
+        if self.kind == "r2d2":
+            mean, prec = self.mean_r2 or MEAN_R2, self.prec_r2 or PREC_R2
+            return replace(self, scale=sd, mean_r2=mean, prec_r2=prec)
         slab = self.slab_sd or sd
         scale = self.scale or USUAL_SCALE * slab if self.kind == "horseshoe" else None
         return replace(self, slab_sd=slab, scale=scale)
@@ -162,7 +174,7 @@ class CoefficientPrior:
 
 
 def horseshoe(scale: float | None = None, slab_sd: float | None = None) -> CoefficientPrior:
-    """Return the regularised horseshoe prior, for coefficients of which few are far from 0.
+    """Return the regularised horseshoe prior, for sparse coefficients.
 
     Given tau and its own lambda a standardised coefficient is normal with variance 1 / (1 / (tau
     lambda)^2 + 1 / slab_sd^2): lambda is half Cauchy, and tau half Cauchy with `scale`, common to
@@ -196,7 +208,7 @@ def horseshoe(scale: float | None = None, slab_sd: float | None = None) -> Coeff
 def spike_and_slab(
     inclusion: float | None = None, slab_sd: float | None = None
 ) -> CoefficientPrior:
-    """Return a prior under which a coefficient is 0, or normal: it acts or it does not.
+    """Return the spike-and-slab prior: a coefficient is exactly 0, or normal.
 
     Parameters
     ----------
@@ -223,8 +235,45 @@ def spike_and_slab(
     return CoefficientPrior(kind="spike_and_slab", inclusion=inclusion, slab_sd=slab_sd)
 
 
+def r2d2(
+    mean_r2: float | None = None, prec_r2: float | None = None, cons_d2: float | None = None
+) -> CoefficientPrior:
+    """Return the R2-D2 prior, a prior on the share of variance that coefficients explain.
+
+    R2 has a beta distribution, and its parts by coefficient a Dirichlet one. Coefficient j is
+    normal with variance phi_j R2 / (1 - R2) s^2 / v_j: v_j is the variance of its column, as the
+    release tells it, and s the residuals' sd, pi / sqrt(3) of log odds and 1 of logs of means.
+    Source: Zhang, Naughton, Bondell and Reich 2022, in the parameters of brms.
+
+    Parameters
+    ----------
+    mean_r2
+        Prior mean of R2, 0.5 if left out.
+    prec_r2
+        Precision of that distribution, the sum of its two parameters, 2 if left out.
+    cons_d2
+        Concentration of the parts: the smaller, the fewer coefficients have most of it; no less
+        than mean_r2 prec_r2 over the number of coefficients. If left out that or 0.5, the larger.
+
+    Returns
+    -------
+    CoefficientPrior
+        For `posterior`, by parameter or alone.
+
+    Raises
+    ------
+    SpecError
+        Not here, but where it is used: if a number is out of range.
+
+    Examples
+    --------
+    >>> fit.release.posterior(r2d2(mean_r2=0.2))
+    """
+    return CoefficientPrior(kind="r2d2", mean_r2=mean_r2, prec_r2=prec_r2, cons_d2=cons_d2)
+
+
 def of_text(text: str, pointer: str) -> CoefficientPrior:
-    """Return a prior as it is written, such as "cauchy(0, 0.1)". Raises SpecError."""
+    """Return a prior parsed from text such as "cauchy(0, 0.1)". Raises SpecError."""
     kind, numbers = read_prior(text, pointer)
     prior = CoefficientPrior(kind=cast("Kind", kind), **numbers)
     try:
@@ -235,7 +284,7 @@ def of_text(text: str, pointer: str) -> CoefficientPrior:
 
 
 def checked(prior: NormalPrior | CoefficientPrior, pointer: str) -> CoefficientPrior:
-    """Return a valid prior. Raises SpecError at the field that is not."""
+    """Return the prior if it is valid. Raises SpecError at the invalid field."""
     if isinstance(prior, NormalPrior):
         loc = getattr(prior, "loc", 0.0)
         prior = CoefficientPrior(kind="normal", loc=loc, scale=prior.scale)
@@ -252,12 +301,19 @@ def checked(prior: NormalPrior | CoefficientPrior, pointer: str) -> CoefficientP
 
 
 def _check_selecting(prior: CoefficientPrior, pointer: str) -> None:
+    """Refuse invalid fields of a sparsity prior. Raises SpecError."""
+    _check_r2d2(prior, pointer)
     if not prior.selects:
         for field in ("slab_sd", "inclusion"):
             if getattr(prior, field) is not None:
-                raise SpecError(f"{pointer}/{field}", f"belongs to {' and '.join(SELECTING)}")
+                raise SpecError(f"{pointer}/{field}", "belongs to horseshoe and spike_and_slab")
         return
-    others = ("lower", "upper") + (("inclusion",) if prior.kind == "horseshoe" else ("scale",))
+    not_of = {
+        "horseshoe": ("inclusion",),
+        "spike_and_slab": ("scale",),
+        "r2d2": ("scale", "slab_sd", "inclusion"),
+    }
+    others = ("lower", "upper", *not_of[prior.kind])
     for field in others:
         if getattr(prior, field) is not None:
             raise SpecError(f"{pointer}/{field}", f"is nothing that {prior.kind} has")
@@ -274,7 +330,26 @@ def _check_selecting(prior: CoefficientPrior, pointer: str) -> None:
             raise SpecError(f"{pointer}/slab_sd", f"must be between {limits}")
 
 
+def _check_r2d2(prior: CoefficientPrior, pointer: str) -> None:
+    """Refuse invalid fields of an R2-D2 prior. Raises SpecError."""
+    limits = {
+        "mean_r2": (LEAST_R2, 1.0 - LEAST_R2),
+        "prec_r2": (LEAST_NUMBER, MOST_NUMBER),
+        "cons_d2": (LEAST_NUMBER, MOST_NUMBER),
+    }
+    for field, (least, most) in limits.items():
+        value = getattr(prior, field)
+        if value is None:
+            continue
+        if prior.kind != "r2d2":
+            raise SpecError(f"{pointer}/{field}", "belongs to r2d2")
+        check_number(value, f"{pointer}/{field}")
+        if not least <= value <= most:
+            raise SpecError(f"{pointer}/{field}", f"must be between {least:g} and {most:g}")
+
+
 def _check_scale(prior: CoefficientPrior, pointer: str) -> None:
+    """Refuse a scale that is missing, not positive or too large. Raises SpecError."""
     for field, value in (("scale", prior.scale), ("df", prior.df)):
         if value is not None:
             check_number(value, f"{pointer}/{field}")
@@ -290,6 +365,7 @@ def _check_scale(prior: CoefficientPrior, pointer: str) -> None:
 
 
 def _check_df(prior: CoefficientPrior, pointer: str) -> None:
+    """Refuse degrees of freedom that are missing or out of range. Raises SpecError."""
     if prior.kind != "student_t":
         if prior.df is not None:
             raise SpecError(f"{pointer}/df", "belongs to student_t alone")
@@ -299,6 +375,7 @@ def _check_df(prior: CoefficientPrior, pointer: str) -> None:
 
 
 def _check_bounds(prior: CoefficientPrior, pointer: str) -> None:
+    """Refuse bounds that are not increasing numbers. Raises SpecError."""
     for name, end in (("lower", prior.lower), ("upper", prior.upper)):
         if end is not None:
             check_number(end, f"{pointer}/{name}")
@@ -306,7 +383,7 @@ def _check_bounds(prior: CoefficientPrior, pointer: str) -> None:
         raise SpecError(f"{pointer}/upper", f"must be above lower, by {LEAST_SCALE:g} or more")
     if prior.bounded and not prior.mass() >= LEAST_MASS:
         raise SpecError(
-            f"{pointer}/lower", "the prior has next to nothing between its bounds: move one of them"
+            f"{pointer}/lower", "almost all of the prior is outside its bounds: move one of them"
         )
 
 
@@ -317,7 +394,7 @@ def check_number(value: float, pointer: str) -> None:
 
 
 def half(prior: NormalPrior | CoefficientPrior, pointer: str) -> tuple[float, float]:
-    """Return scale and degrees of freedom of the half above 0 of a prior, 0 of a normal one's.
+    """Return scale and degrees of freedom of a half prior above 0; 0 for a normal.
 
     Raises SpecError where an sd cannot have it.
     """
@@ -330,7 +407,7 @@ def half(prior: NormalPrior | CoefficientPrior, pointer: str) -> tuple[float, fl
 
 
 class Together:
-    """Priors of several coefficients as arrays (a,), in units of their likelihoods' sds.
+    """Priors of several coefficients (a,) as arrays, in units of their likelihoods' sds.
 
     spikes: (s,) which of them may be at their loc exactly; slabs: (s,) precisions of these if not.
     """
@@ -350,6 +427,8 @@ class Together:
         self.slabs = np.array([(prior.slab_sd or 1.0) ** -2.0 for prior in of_spikes])
         rates = [prior.inclusion for prior in of_spikes]
         self._rates = np.array([math.nan if rate is None else rate for rate in rates])
+        self._parts = np.flatnonzero(kinds == "r2d2")
+        self._explained = Explained([scaled[k] for k in self._parts]) if len(self._parts) else None
         self._few = np.flatnonzero(kinds == "horseshoe")
         self._shrinkage = Shrinkage([scaled[k] for k in self._few]) if len(self._few) else None
         self._own = scaled
@@ -360,6 +439,8 @@ class Together:
         precisions = np.stack(drawn, axis=1)
         if self._shrinkage is not None:
             precisions[:, self._few] = self._shrinkage.precisions(values[:, self._few], random)
+        if self._explained is not None:
+            precisions[:, self._parts] = self._explained.precisions(values[:, self._parts], random)
         return precisions
 
     def rates(self, included: NDArray[np.bool_], random: RandomSource) -> Floats:
@@ -375,7 +456,7 @@ class Together:
 
 
 class Shrinkage:
-    """The scales of coefficients (a,) that have a horseshoe, one chain each, from step to step.
+    """The scales of coefficients (a,) with a horseshoe prior, across steps of each chain.
 
     Variances have inverse gamma distributions given auxiliary ones. Source: Makalic and Schmidt
     2016. A slab's normal density multiplies all of the prior, so that it changes none of them.
@@ -405,6 +486,93 @@ class Shrinkage:
         self._local = np.clip(half / -np.log(random.uniforms(half.shape)), *VARIANCES)
         variances = self._common[:, None] * self._local * self._scale**2
         return np.asarray(1.0 / variances + self._slab)
+
+
+def least_concentration(priors: Sequence[CoefficientPrior]) -> float:
+    """Return the least cons_d2 of coefficients that share an R2-D2 prior."""
+    first = priors[0]
+    return (first.mean_r2 or MEAN_R2) * (first.prec_r2 or PREC_R2) / len(priors)
+
+
+class Explained:
+    """The parts of R2 explained by coefficients (a,), across steps of each chain.
+
+    Of priors that are filled and the same but for their scales. With w = R2 / (1 - R2) the parts
+    phi w have the density (1 + sum)^-(first + second) sum^-(a cons - first) prod part^(cons - 1):
+    two auxiliary gamma numbers make each a generalised inverse Gaussian given its coefficient.
+    """
+
+    def __init__(self, priors: Sequence[CoefficientPrior]) -> None:
+        self._scale = np.array([prior.scale or 1.0 for prior in priors])
+        mean, both = priors[0].mean_r2 or MEAN_R2, priors[0].prec_r2 or PREC_R2
+        least = least_concentration(priors)
+        self._first, self._both = mean * both, both
+        self._concentration = max(priors[0].cons_d2 or max(CONS_D2, least), least)
+        self._parts: Floats | None = None
+
+    def precisions(self, values: Floats, random: RandomSource) -> Floats:
+        """Return draws (c, a) of precisions given coefficients (c, a)."""
+        a = values.shape[1]
+        if self._parts is None:
+            self._parts = np.full(values.shape, 1.0 / a)
+        total = self._parts.sum(axis=1)
+        rate = gammaincinv(self._both, random.uniforms(total.shape)) / (1.0 + total)
+        beyond = a * self._concentration - self._first
+        if beyond > MIN_SCALE_RATIO:
+            rate = rate + gammaincinv(beyond, random.uniforms(total.shape)) / total
+        squares = np.clip((values / self._scale) ** 2, *VARIANCES)
+        twice = np.maximum(2.0 * rate, VARIANCES[0])[:, None]
+        sizes = np.sqrt(squares / twice)
+        drawn = inverse_gaussian_like(self._concentration - 0.5, np.sqrt(squares * twice), random)
+        self._parts = np.clip(sizes * drawn, *VARIANCES)
+        return np.asarray(1.0 / (self._parts * self._scale**2))
+
+
+def inverse_gaussian_like(power: float, omega: Floats, random: RandomSource) -> Floats:
+    """Return draws of x with density x^(power - 1) exp(-omega (x + 1 / x) / 2), up to a constant.
+
+    The generalised inverse Gaussian, by rejection whose rate is bounded below. Source: Devroye
+    2014.
+    """
+    lam, w = abs(power), omega.ravel()
+    alpha = np.sqrt(w * w + lam * lam) - lam
+
+    def psi(x: Floats) -> Floats:
+        """Return the log density at exp(x), up to a constant."""
+        return np.asarray(-alpha * (np.cosh(x) - 1.0) - lam * (np.expm1(x) - x))
+
+    def slope(x: Floats) -> Floats:
+        """Return the derivative of psi."""
+        return np.asarray(-alpha * np.sinh(x) - lam * np.expm1(x))
+
+    ones = np.ones(len(w))
+    with np.errstate(all="ignore"):
+        at = -psi(ones)
+        t = np.where(at > 2.0, np.sqrt(2.0 / (alpha + lam)), 1.0)
+        t = np.where(at < 0.5, np.log(4.0 / (alpha + 2.0 * lam)), t)
+        at = -psi(-ones)
+        s = np.where(at > 2.0, np.sqrt(4.0 / (alpha * math.cosh(1.0) + lam)), 1.0)
+        low = np.log1p(1.0 / alpha + np.sqrt(1.0 / alpha**2 + 2.0 / alpha))
+        s = np.where(at < 0.5, np.minimum(low, 1.0 / lam if lam else np.inf), s)
+        right, left = -1.0 / slope(t), 1.0 / slope(-s)
+        top, bottom = psi(t), psi(-s)
+        upper, lower = t + right * top, s + left * bottom
+    drawn, open_ = np.empty(len(w)), np.arange(len(w))
+    while len(open_):
+        u, v, accept = (random.uniforms(open_.shape) for _ in range(3))
+        up, down, r, p = (part[open_] for part in (upper, lower, right, left))
+        middle = up + down
+        u = u * (middle + r + p)
+        x = np.where(u < middle, -down + middle * v, up - r * np.log(v))
+        x = np.where(u >= middle + r, -down + p * np.log(v), x)
+        log_cap = np.where(x > up, top[open_] - (x - t[open_]) / r, 0.0)
+        log_cap = np.where(x < -down, bottom[open_] + (x + s[open_]) / p, log_cap)
+        curve = -alpha[open_] * (np.cosh(x) - 1.0) - lam * (np.expm1(x) - x)
+        done = np.log(accept) + log_cap <= curve
+        drawn[open_[done]], open_ = x[done], open_[~done]
+    ratio = lam / w
+    logs = np.log(ratio + np.sqrt(1.0 + ratio * ratio)) + drawn
+    return np.exp(logs if power >= 0.0 else -logs).reshape(omega.shape)
 
 
 def _precision(prior: CoefficientPrior, values: Floats, random: RandomSource) -> Floats:

@@ -1,5 +1,6 @@
-"""Settings of covariates in a request: rows that the caller makes up, within public bounds."""
+"""Settings of covariates in a request: values that the caller chooses, within public bounds."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -36,7 +37,7 @@ def rows(design: Design, given: Sequence[Setting], pointer: str) -> tuple[Floats
     """
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         raise SpecError(pointer, SETTINGS)
-    names = [name for name in covariates(design) if name not in design.grouped_by]
+    names = design.of_terms
     columns: dict[str, Any] = {name: [] for name in names}
     for k, row in enumerate(given):
         field = f"{pointer}/{k}"
@@ -54,17 +55,45 @@ def rows(design: Design, given: Sequence[Setting], pointer: str) -> tuple[Floats
     return x, design.offset(table)
 
 
+def filled(design: Design, given: Setting, left_out: str) -> dict[str, object]:
+    """Return a setting of all covariates but one, at mid-range where none is given.
+
+    Of categories it is the one that others are compared with; of groups none.
+    """
+    setting = dict(given)
+    for name in covariates(design):
+        if name in setting or name == left_out or name not in design.of_terms:
+            continue
+        column = column_of(design.schema, name)
+        if isinstance(column, NumberColumn):
+            middle = 0.5 * column.lower + 0.5 * column.upper
+            middle = math.floor(middle) if column.integer else middle
+            setting[name] = shown(column, middle + 0.0)
+        else:
+            setting[name] = column.categories[design.references.get(name, 0)]
+    return setting
+
+
+def shown(column: NumberColumn, value: float) -> object:
+    """Return a value of a column as a setting shows it: a date for date columns."""
+    return column.date_of(value) if isinstance(column, DateColumn) else value
+
+
 def groups(design: Design, given: Sequence[Setting], pointer: str) -> NDArray[np.int64]:
-    """Return (settings,), the group of each; -1 where none is named: of a group not seen before.
+    """Return (settings,), each one's group code; -1 for a group that is not named.
 
     given: settings that `rows` took. Raises SpecError.
     """
-    codes = np.full(len(given), -1, np.int64)
+    if design.grouping is None:
+        return np.full(len(given), -1, np.int64)
+    every = []
     for name in design.grouped_by:
+        codes = np.full(len(given), -1, np.int64)
         for k, row in enumerate(given):
             if row.get(name) is not None:
                 codes[k] = int(value_of(design, name, row[name], at(f"{pointer}/{k}", name)))
-    return codes
+        every.append(codes)
+    return design.grouping.joined(every)
 
 
 def check_covariate(design: Design, name: str, pointer: str) -> None:

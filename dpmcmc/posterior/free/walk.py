@@ -25,6 +25,7 @@ CHAINS, FEWEST_CHAINS, MOST_CELLS = 500, 200, 500_000  # limited by the memory o
 COMPARED, TESTED = 4000, 4_000_000  # draws of each half; cells of matrices
 START_SDS = 3.0  # sds from the estimate, a start for priors without a centre
 PINNED = 1e12  # precision of a coefficient at its spike, in likelihoods' sds
+COMMON = ("horseshoe", "r2d2")
 LONGER = 3  # times as many rounds are forgotten where coefficients have scales in common
 MOST_SDS = 37.0  # that a draw is from the middle of an interval without an end
 
@@ -68,7 +69,7 @@ class Walk:
         return draws, which
 
     def _completed(self, k: int, given: Floats, random: RandomSource) -> Floats:
-        """Return all coefficients (m, p) given those with other priors (m, a)."""
+        """Return all coefficients (m, p), drawn given those with non-normal priors (m, a)."""
         mean, covariance, indices = self.means[k], self.covariances[k], self.positions
         values, vectors = np.linalg.eigh(covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -99,6 +100,7 @@ class Walk:
         return self._log_prior(indices, values) - after, error
 
     def _log_prior(self, indices: list[int], values: Floats) -> float:
+        """Return the log prior density at values of these coefficients."""
         return sum(
             self._prior_at(k).log_density(value)
             for k, value in zip(indices, values.tolist(), strict=True)
@@ -173,7 +175,7 @@ def walked(
     num_draws: int,
     random: RandomSource,
 ) -> Walk:
-    """Return Gibbs chains on an even mixture of normals times priors, given by coefficient's index.
+    """Return Gibbs chains on a mixture of normals times priors, given by coefficient index.
 
     Each chain stays on one component, so that all have the same weight, as under normal priors.
     """
@@ -186,7 +188,7 @@ def walked(
     chain = _Chains(means[:, indices] / units, base, together, which, random)
     kept_rounds = max(LEAST_KEPT, -(-max(num_draws, 2 * COMPARED) // len(which)))
     for _ in range(
-        FORGOTTEN * (LONGER if any(prior.kind == "horseshoe" for prior in prior_list) else 1)
+        FORGOTTEN * (LONGER if any(prior.kind in COMMON for prior in prior_list) else 1)
     ):
         chain.step()
     rounds, included = [], np.zeros(len(together.spikes))
@@ -205,14 +207,14 @@ def walked(
 
 
 def _spread(states: Floats, priors: Together, random: RandomSource) -> Floats:
-    """Return states (round, c, a), normals in place of what is at a spike and has no rank."""
+    """Return states (round, c, a), with those at a spike replaced by normal draws."""
     at_spike = np.zeros(states.shape, np.bool_)
     at_spike[:, :, priors.spikes] = states[:, :, priors.spikes] == priors.loc[priors.spikes]
     return np.where(at_spike, random.normals(states.shape), states)
 
 
 def _chains(components: int, size: int) -> np.ndarray:
-    """Return the component of each chain: each equally often, for both kinds of start."""
+    """Return the component of each chain, each equally often for both kinds of start."""
     least = max(FEWEST_CHAINS, min(CHAINS, MOST_CELLS // size**2))
     return np.tile(np.arange(components), 2 * -(-least // (2 * components)))
 
@@ -265,7 +267,7 @@ class _Chains:
         return self._state, drawn
 
     def _select(self) -> Floats:
-        """Draw which coefficients are at their spikes, each with its value given all others.
+        """Draw which coefficients are at their spikes, each given all others.
 
         Returns precisions (c, s) of their normals then.
         """
@@ -291,7 +293,7 @@ class _Chains:
         return np.where(self._included, priors.slabs, PINNED)
 
     def _go_along(self, gradient: Floats, drawn: Floats) -> None:
-        """Move along every direction to a draw from the normal on it, within the bounds.
+        """Draw along every direction from its conditional normal, within the bounds.
 
         left: (c, a) gradient of the log density, which follows the moves.
         """
@@ -309,7 +311,7 @@ class _Chains:
         self._state = state
 
     def _redraw(self, precision: Floats, pull: Floats) -> None:
-        """Draw all coefficients without bounds at once, given those with bounds."""
+        """Draw all unbounded coefficients jointly, given the bounded ones."""
         free, bounded, state = self._free, self._bounded, self._state.copy()
         inner, outer = precision[:, free][:, :, free], precision[:, free][:, :, bounded]
         conditional = pull[:, free] - np.einsum("cij,cj->ci", outer, state[:, bounded])

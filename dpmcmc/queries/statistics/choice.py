@@ -50,6 +50,7 @@ def checked_question(
 
 
 def _listed(name: str, values: Any) -> tuple[float, ...]:
+    """Return numbers in a list. Raises SpecError."""
     listed = values.tolist() if isinstance(values, np.ndarray) else values
     is_list = isinstance(listed, Sequence) and not isinstance(listed, str)
     if not is_list or not listed or not all(map(is_number, listed)):
@@ -114,6 +115,7 @@ def choose_statistic(
     }
 
     def added(statistic: Statistic) -> Additive:
+        """Return the noise of a statistic."""
         return noise_of(replace(plans[statistic.a], statistic=statistic))
 
     statistic_of_first = plans[powers[0]].statistic

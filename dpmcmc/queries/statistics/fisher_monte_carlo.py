@@ -51,9 +51,11 @@ def additive_information(
     mean, variance = rows * row_moments.mean, rows * row_moments.variance
 
     def away_from_mean(shape: Shape) -> Floats:
+        """Return normal deviations of the sum from its mean."""
         return np.asarray(variance**0.5 * random.normals(shape))
 
     def scores() -> Scores:
+        """Return particles' scores with their deviations."""
         deviation = PROPOSAL_INFLATION * away_from_mean((effort.particles,))
         log_ratio = (
             -0.5 * (1.0 - PROPOSAL_INFLATION**-2) * deviation**2 / variance
@@ -67,6 +69,7 @@ def additive_information(
         )
 
     def observed(count: int) -> Floats:
+        """Return simulated releases, as deviations from the mean."""
         return mean + away_from_mean((count,)) + drawn(noise, random, (count,))
 
     return _blocks(observed, scores, effort)
@@ -88,7 +91,7 @@ def marginal_information(
     """
 
     def laws(count: int) -> tuple[Floats, Floats, Floats]:
-        """Return (count,) each: scores of simulated data, true statistics, noise scales."""
+        """Return (count,) each: scores of simulated rows, true statistics, noise scales."""
         x = population.sample(random, theta, (count, rows))
         values = statistic.of(x)
         score = population.score(x, theta).sum(axis=-1)
@@ -97,15 +100,18 @@ def marginal_information(
         return score, values.sum(axis=-1), np.full(count, noise.sd)
 
     def density(deviation: Floats, scale: Floats) -> Floats:
+        """Return the log density of the noise at a deviation."""
         if isinstance(noise, SmoothLaplaceNoise):
             return np.asarray(-np.abs(deviation) / scale - np.log(2.0 * scale))
         return noise.log_density(deviation)
 
     def scores() -> Scores:
+        """Return particles' scores with their statistics and noise scales."""
         score, centre, scale = laws(effort.particles)
         return lambda y: _averaged(density(y[:, None] - centre, scale), score, not effort.squared)
 
     def observed(count: int) -> Floats:
+        """Return simulated releases."""
         _, centre, scale = laws(count)
         if isinstance(noise, SmoothLaplaceNoise):
             return centre + scale * _unit_laplace(random, (count,))
@@ -136,6 +142,7 @@ def drawn(noise: Additive, random: RandomSource, shape: Shape) -> Floats:
 
 
 def _unit_laplace(random: RandomSource, shape: Shape) -> Floats:
+    """Return standard Laplace draws."""
     return np.asarray(np.log(random.uniforms(shape)) - np.log(random.uniforms(shape)))
 
 

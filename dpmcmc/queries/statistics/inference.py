@@ -67,6 +67,7 @@ def searched(
 def _drawn(
     grid: Floats, width: Floats, log_likelihoods: Floats, random: RandomSource
 ) -> tuple[Floats, Floats]:
+    """Return starting positions and proposal sds, by log likelihoods on a grid."""
     weights = np.exp(log_likelihoods - log_likelihoods.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     mean = (weights * grid).sum(axis=1, keepdims=True)
@@ -221,6 +222,7 @@ def sampled(
 
 
 def _check_prior(prior: PriorDistribution, family: Family) -> None:
+    """Refuse a prior that is no continuous distribution within the family's range."""
     low, high = prior.ppf(np.array([0.0, 1.0]))
     least, most = family.range
     if not least <= low < high <= most:
@@ -231,6 +233,7 @@ def _check_prior(prior: PriorDistribution, family: Family) -> None:
 def _target(
     releases: list[ReleasedStatistic], family: Family, chains: int, *, approximate: bool
 ) -> AnyTarget | Several:
+    """Return the likelihood of one or several releases."""
     targets = [
         target_of(release, np.tile(release.values, (chains, 1)), family, approximate=approximate)
         for release in releases
@@ -251,6 +254,7 @@ def _chains(
     random: RandomSource,
     particles: int,
 ) -> Chains:
+    """Return the algorithm of this name, for the target."""
     shared = prior, sd, random, particles
     if name == "mh" and isinstance(target, RELEASED_KINDS):
         return MetropolisHastings(*shared, target)

@@ -168,6 +168,7 @@ class AveragedRatios(Algorithm):
         return State(np.where(accept, position, state.position), self._chosen(z, weights))
 
     def _chosen(self, z: Floats, log_weights: Floats) -> Floats:
+        """Return particles drawn in proportion to weights."""
         at = self.drawn(log_weights, 1)[:, None, :, None]
         return np.take_along_axis(z, at, axis=1)[:, 0]
 
@@ -200,6 +201,7 @@ class RaoBlackwellised(Algorithm):
         return State(np.where(accept, position, state.position), chosen)
 
     def _chosen(self, total: Floats, log_weights: Floats) -> Floats:
+        """Return sums drawn in proportion to weights."""
         at = self.drawn(log_weights, 1)[:, None]
         return np.take_along_axis(total, at, axis=1)[:, 0]
 
@@ -218,19 +220,23 @@ def walk(chains: Chains, position: Floats, warmup: int, draws: int) -> Floats:
 
 
 def _normals(target: ParticleTarget, particles: int, random: RandomSource) -> Floats:
+    """Return standard normal particles for all chains."""
     return random.normals((target.chains, particles, *target.shape))
 
 
 def _scaled(moments: tuple[Floats, Floats], z: Floats) -> Floats:
+    """Return normals with these moments, from standard ones."""
     return np.asarray(moments[0][:, None] + moments[1][:, None] * z)
 
 
 def _log_normal(x: Floats, moments: tuple[Floats, Floats]) -> Floats:
+    """Return log normal densities with these moments."""
     mean, sd = moments[0][:, None], moments[1][:, None]
     return np.asarray(-0.5 * ((x - mean) / sd) ** 2 - np.log(sd))
 
 
 def _known(value: Floats | None) -> Floats:
+    """Return the value. Raises TypeError where it is None."""
     if value is None:
         raise TypeError("this state is of another algorithm")
     return value

@@ -104,6 +104,7 @@ class NormalSum:
 
 
 def _wider(difference: Floats, sd: Floats, noise_sd: float) -> Floats:
+    """Return the normal log density with both variances added."""
     total = np.hypot(sd, noise_sd)
     return np.asarray(-0.5 * (difference / total) ** 2 - np.log(total * np.sqrt(2.0 * np.pi)))
 

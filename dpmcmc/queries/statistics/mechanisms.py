@@ -156,6 +156,7 @@ class Statistic:
         return self._raw(np.clip(np.asarray(x, np.float64), self.lower, self.upper))
 
     def _raw(self, x: Floats) -> Floats:
+        """Return s of values that are within the bounds."""
         base = np.abs(x) if self.kind == "absolute_power" else x
         with np.errstate(over="ignore"):  # refused by the check of the range
             return np.asarray(base**self.a)

@@ -131,11 +131,13 @@ def delta_of(schema: Schema, noise: object, delta: float | None, budget: Budget 
 
 
 def _mu(event: Event) -> float | None:
+    """Return mu of an event's GDP bound; None without one."""
     mu = accountant.gdp_mu(event)
     return mu if mu < float("inf") else None
 
 
 def _column(schema: Schema, name: object) -> Column:
+    """Return the declared column of this name. Raises SpecError."""
     if not isinstance(name, str):
         raise SpecError("/column", "must be the name of a declared column")
     for column in schema.columns:
@@ -173,16 +175,19 @@ def _check_together(request: StatisticRequest, column: Column) -> None:
 
 
 def _gaussian(epsilon: float, delta: float) -> tuple[float, Event]:
+    """Return noise multiplier and event of Gaussian noise."""
     z = accountant.noise_multiplier_for(epsilon, delta, 1)
     return _within(z, LEAST_MULTIPLIER, MOST_MULTIPLIER), Gaussian(z)
 
 
 def _laplace(epsilon: float, delta: float) -> tuple[float, Event]:  # noqa: ARG001
+    """Return noise multiplier and event of Laplace noise."""
     z = float_up(1 / Fraction(_slightly_less(epsilon, MOST_MULTIPLIER)))
     return _within(z, LEAST_MULTIPLIER, MOST_MULTIPLIER), Laplace(z)
 
 
 def _smooth(epsilon: float, delta: float) -> tuple[float, Event]:
+    """Return noise multiplier 1 / epsilon and event of smooth Laplace noise."""
     if not 0.0 < delta <= LARGEST_DELTA:
         raise ValueError("delta must be above 0, at most 1/3")
     epsilon = _slightly_less(epsilon, SMOOTH_SENSITIVITY_LAPLACE.most)
@@ -193,6 +198,7 @@ def _smooth(epsilon: float, delta: float) -> tuple[float, Event]:
 
 
 def _responses(epsilon: float, delta: float) -> tuple[float, Event]:  # noqa: ARG001
+    """Return noise multiplier 1 / epsilon and event of randomised responses."""
     epsilon = _slightly_less(epsilon, RANDOMISED_RESPONSE.most)
     return _within(1.0 / epsilon, RANDOMISED_RESPONSE.least, RANDOMISED_RESPONSE.most), PureEpsilon(
         epsilon
@@ -206,6 +212,7 @@ def _slightly_less(epsilon: float, most: float) -> float:
 
 
 def _within(multiplier: float, least: float, most: float) -> float:
+    """Return a noise multiplier. Raises ValueError where it is out of range."""
     if not least <= multiplier <= most:
         raise ValueError("no proof covers such noise")
     return multiplier

@@ -165,6 +165,7 @@ POPULATIONS: dict[str, type[Population]] = {
 
 
 def _normal(z: Floats) -> Floats:
+    """Return the standard normal density."""
     return np.asarray(np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi))
 
 

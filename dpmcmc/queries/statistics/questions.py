@@ -105,11 +105,13 @@ def frozen(prior: ThetaPrior) -> Frozen:
 
 
 def _positive(name: str, value: float) -> float:
+    """Return a number of a prior, checked to be within [LEAST, MOST]. Raises SpecError."""
     _check(name, value, f"must be {LEAST:g} to {MOST:g}")
     return value
 
 
 def _check(name: str, value: float, message: str) -> None:
+    """Refuse a number outside [LEAST, MOST]. Raises SpecError with this message."""
     if not LEAST <= value <= MOST:
         raise SpecError(f"/prior/{name}", message)
 
@@ -152,6 +154,7 @@ def population_of(name: str, options: Mapping[str, float]) -> Population:
 
 
 def _named(registry: Mapping[str, type[Kind]], name: str, options: Mapping[str, float]) -> Kind:
+    """Return an instance of a registered class, with its options. Raises SpecError."""
     if name not in registry:
         raise SpecError("/family", f"must be one of {', '.join(registry)}")
     member = registry[name]

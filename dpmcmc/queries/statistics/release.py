@@ -173,6 +173,7 @@ def _judged(plan: StatisticPlan, law: Noise, values: Floats) -> Verdict:
     """Return the verdict, from released values and public facts."""
 
     def share_at(epsilon: float) -> float:
+        """Return the share of noise at this epsilon."""
         try:
             return _noise_share(replanned(plan, epsilon))
         except SpecError:  # no such noise

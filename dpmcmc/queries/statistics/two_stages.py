@@ -168,11 +168,13 @@ def weights_of(
 
 
 def _chosen(plan: StagesPlan, weights: Floats) -> tuple[float, dict[float, float]]:
+    """Return the power with the best expected score, and all scores."""
     likely_thetas = np.flatnonzero(weights > MIN_GRID_WEIGHT)
     guesses = [plan.thetas[i] for i in likely_thetas]
     rows = plan.second.schema.rows
 
     def noise(statistic: Statistic) -> Additive:
+        """Return the noise of a statistic."""
         return noise_of(_with_power(plan.second, statistic.a))
 
     statistic = plan.second.statistic
@@ -208,7 +210,7 @@ def release_in_two_stages(
     max_rows: int | None = None,
     random: RandomSource | None = None,
 ) -> Stages:
-    """Release a sum of the first rows, choose by it the power that tells most, and release that.
+    """Release a sum of the first rows, choose the most informative power, release its sum.
 
     Inference may use both releases. Privacy: replace-one; both stages together cost (epsilon,
     delta), as one does, since every row is in one stage. Proof: docs/proofs/statistics.md,

@@ -126,6 +126,7 @@ class Summaries:
                 return [f"the bins of {worst} are too coarse for it: ask for more"]
 
         def share_at(epsilon: float) -> float:
+            """Return the share of noise at this epsilon."""
             least = accountant.noise_multiplier_for(epsilon, cost.delta, 1)
             less = least * self.plan.schema.unit_rows / z
             shares = _noise_shares(request, part, rows, sd * less, several)
@@ -173,6 +174,7 @@ class Summaries:
     def _of(
         self, request: SummaryRequest, part: Floats, reach: float, target: IntervalTarget
     ) -> Iterator[Estimate]:
+        """Yield the estimates of one statistic."""
         methods = {"mean": self._mean, "quantiles": self._quantiles, "counts": self._counts}
         return methods[request.statistic.kind](request, part, reach, target)
 
@@ -200,6 +202,7 @@ class Summaries:
     def _quantiles(
         self, request: SummaryRequest, part: Floats, reach: float, target: IntervalTarget
     ) -> Iterator[Estimate]:
+        """Yield the quantiles with intervals."""
         edges, statistic = np.array(request.axes[0].edges), request.statistic
         sums = Cumulative(edges, *self._known(request, part))
         for at in statistic.at if isinstance(statistic, Quantiles) else ():

@@ -156,7 +156,7 @@ class Cumulative:
         return middle, float(self.edges[min(held)]), float(self.edges[max(held) + 1])
 
     def increasing(self) -> Floats:
-        """Return counts (bins,) near these, none negative: what less noise may give."""
+        """Return counts (bins,) adjusted to be nonnegative, with the same total number of rows."""
         below = np.clip(_increasing(self._below()), 0.0, self.rows)
         below[[0, -1]] = 0.0, self.rows
         return np.diff(below)
@@ -172,5 +172,6 @@ class Cumulative:
 
 
 def _increasing(below: Floats) -> Floats:
+    """Return cumulative counts made nondecreasing (isotonic regression)."""
     highest = np.maximum.accumulate(below)
     return np.asarray(0.5 * (highest + np.minimum.accumulate(below[::-1])[::-1]))

@@ -69,6 +69,7 @@ def _smooth(noisy: NoisyMarginals) -> Floats:
     theta = np.zeros(len(noisy.counts))
 
     def log_density(theta: Floats) -> float:
+        """Return the penalised log likelihood at theta."""
         logits = model.by_cell @ theta
         top = float(logits.max())
         total = math.log(float(np.exp(logits - top).sum())) + top
@@ -87,16 +88,21 @@ def _smooth(noisy: NoisyMarginals) -> Floats:
 
 
 def _residual(noisy: NoisyMarginals, p: Floats) -> Floats:
+    """Return released counts minus expected ones."""
     return np.asarray(noisy.counts - noisy.rows * (noisy.model.by_entry @ p))
 
 
 def _spread(noisy: NoisyMarginals, theta: Floats) -> Floats:
+    """Return the covariance of released counts: of rows and noise."""
     covariance = noisy.model.covariance(noisy.model.probabilities(theta))
     return noisy.rows * covariance + noisy.sd**2 * np.eye(len(theta))
 
 
 def _log_density(noisy: NoisyMarginals, inverse: Floats) -> Callable[[Floats], float]:
+    """Return the log density of theta for a fixed covariance."""
+
     def log_density(theta: Floats) -> float:
+        """Return the log density at theta."""
         residual = _residual(noisy, noisy.model.probabilities(theta))
         return -0.5 * float(residual @ inverse @ residual + theta @ theta / PRIOR_SD**2)
 
@@ -187,6 +193,7 @@ class Walk:
         self._adapt(moves)
 
     def _adapt(self, moves: int) -> None:
+        """Adapt the step size to the acceptance over some moves."""
         for k in range(moves):
             rate = float(self.move().mean())
             self.step_size *= math.exp((rate - WANTED) / math.sqrt(k + 1.0))

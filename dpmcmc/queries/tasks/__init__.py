@@ -113,6 +113,7 @@ def shortfall(schema: Schema, spec: TaskSpec) -> tuple[str, float | None] | None
 
 
 def _shortfall(planned: Planned) -> tuple[str, float | None] | None:
+    """Return the shortfall of a planned task, or None."""
     if not isinstance(planned, synthetic.PlannedTables) or planned.plan.usable:
         return None
     return planned.plan.shortfall()
@@ -189,6 +190,7 @@ def settled_question(
 
 
 def _statistics(schema: Schema, spec: TaskSpec, first: Floats) -> tuple[ReleasedStatistic, ...]:
+    """Return the statistics that a task released, for an inference."""
     planned = _planned(schema, spec)
     if not isinstance(planned, PlannedStatistic | PlannedStages):
         raise SpecError("/task/kind", "must be statistic or two_stages: nothing else has a family")

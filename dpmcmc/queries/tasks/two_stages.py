@@ -113,6 +113,7 @@ class PlannedStages:
         return stages.first, stages.second
 
     def _stages(self, first: Floats) -> Stages:
+        """Return both stages, from the released block."""
         return read_stages(self.plan, float(first[0]), float(first[1]), float(first[2]))
 
 

@@ -1,4 +1,4 @@
-"""Linear regression from noisy sums of squares: a release, and what is inferred from it for free.
+"""Linear regression from noisy sums of squares, and posteriors of them at no further cost.
 
 Source: thesis B, chapters 5.2 and 7; Alparslan, Yıldırım and Birbil 2023.
 """

@@ -24,7 +24,7 @@ LEAST_VALUE = 1e-6  # of a first matrix' eigenvalues, over the largest
 
 @dataclass
 class Chains:
-    """Where the chains are. B of them, J holders, d coefficients.
+    """The state of B chains over J holders and d coefficients.
 
     gram: (B, J, d, d). theta: (B, d). variance: (B,). log_degrees: (B, J), of the Wishart
     proposal beyond d. log_step: (B,), of a variance. moving: whether X'X is updated, which takes
@@ -56,7 +56,7 @@ class Chains:
         self.accepted = np.zeros((count, holders))
 
     def step(self, *, adapt: bool) -> None:
-        """Update all variables once."""
+        """Update all variables once. adapt: whether step sizes are tuned, in the warm-up."""
         self.steps += 1
         if self.moving:
             self._move_gram(adapt=adapt)
@@ -64,7 +64,7 @@ class Chains:
         self._move_variance(adapt=adapt)
 
     def _move_gram(self, *, adapt: bool) -> None:
-        """Algorithm 14 for all holders, after the covariates' covariance (Proposition 2)."""
+        """Update X'X of all holders (Algorithm 14), given the covariates' covariance."""
         d, rows = self.gram.shape[-1], self.noisy.rows
         spread = self.prior.spread + self.gram.sum(axis=1)
         precision = precisions(spread, self.prior.degrees + float(rows.sum()), self.random)
@@ -81,13 +81,13 @@ class Chains:
             self.log_degrees = np.clip(self.log_degrees, *DEGREES)
 
     def _draw_theta(self) -> None:
+        """Draw theta from its conditional: Proposition 3."""
         mean, upper = self.conditional()
         normals = self.random.normals(mean.shape)
         self.theta = (mean + np.linalg.solve(upper, normals))[..., 0]
 
     def conditional(self) -> tuple[Floats, Floats]:
-        """Return mean (B, d, 1) of theta given the rest, and the upper root (B, d, d) of its
-        precision: Proposition 3."""
+        """Return theta's conditional mean (B, d, 1) and precision root (B, d, d): Proposition 3."""
         inner = np.linalg.solve(self._total(self.gram, self.variance), self.gram)
         precision = (self.gram @ inner).sum(axis=1) + self.prior.precision
         weighted = np.einsum("bjde,bjd->be", inner, self.noisy.moments)
@@ -98,7 +98,7 @@ class Chains:
         return mean, np.swapaxes(root, -1, -2)
 
     def _move_variance(self, *, adapt: bool) -> None:
-        """Algorithm 15."""
+        """Update the residual variance: Algorithm 15."""
         step = np.exp(self.log_step) * self.random.normals(self.variance.shape)
         proposal = self.variance + step * self.prior.scale / (self.prior.shape + 1.0)
         there, proposal = proposal > 0.0, np.where(proposal > 0.0, proposal, self.variance)
@@ -109,7 +109,7 @@ class Chains:
             self.log_step += self.rate() * (chance - TARGET_VARIANCE)
 
     def rate(self) -> float:
-        """Return how far what is adapted goes in this step: less and less."""
+        """Return the decreasing adaptation rate of this step."""
         return float(FIRST_RATE * (self.steps + 1.0) ** -RATE)
 
     def log_likelihood(self, gram: Floats) -> Floats:
@@ -132,16 +132,18 @@ class Chains:
         return np.asarray(-0.5 * (errors**2).sum(axis=-1) - sizes)
 
     def _log_variance(self, variance: Floats) -> Floats:
+        """Return the log density (B,) of the residual variance given the rest."""
         prior = -(self.prior.shape + 1.0) * np.log(variance) - self.prior.scale / variance
         return np.asarray(prior + self._log_moments(self.gram, variance).sum(axis=1))
 
     def _total(self, gram: Floats, variance: Floats) -> Floats:
+        """Return the covariance (B, J, d, d) of the released X'y: variance * X'X + noise."""
         noise = self.noisy.sds[1] ** 2 * np.eye(gram.shape[-1])
         return np.asarray(variance[:, None, None, None] * gram + noise)
 
 
 def decided(log_ratio: Floats, random: RandomSource) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return chances of acceptance and decisions; what is no number is refused."""
+    """Return acceptance probabilities and decisions; a NaN ratio is rejected."""
     chance = np.exp(np.minimum(np.nan_to_num(log_ratio, nan=-np.inf), 0.0))
     return chance, random.uniforms(chance.shape) < chance
 
@@ -156,7 +158,7 @@ def walk(
     moving: bool,
     thin: int = 1,
 ) -> Drawn:
-    """Return every `thin`-th state after the warm-up, one chain for each of noisy's B releases.
+    """Return every thin-th state after warm-up, one chain for each of B noisy releases.
 
     noisy: with one leading axis. moving: MCMC-normalX, which takes covariates to be normal about 0;
     else MCMC-fixedS. Draws of a chain depend on each other.

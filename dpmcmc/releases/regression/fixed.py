@@ -62,7 +62,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class _Turned:
-    """Noisy sums in the coordinates of the nearest positive semidefinite X'X, for each holder."""
+    """Noisy sums in the eigenbasis of the nearest positive semidefinite X'X, for each holder."""
 
     values: Floats  # (..., J, d)
     vectors: Floats  # (..., J, d, d)
@@ -80,12 +80,12 @@ def nearest(gram: Floats) -> tuple[Floats, Floats]:
 
 
 def fixed_s_fast(noisy: Noisy, prior: Prior, variance: float) -> Normals:
-    """Return the posterior at a given variance of the residuals: Bayes-fixedS-fast."""
-    return _given(_turned(noisy), noisy.sds[1], prior, np.asarray(variance))[0]
+    """Return the posterior at a given residual variance: Bayes-fixedS-fast."""
+    return _posterior_at(_turned(noisy), noisy.sds[1], prior, np.asarray(variance))[0]
 
 
 def fixed_s(noisy: Noisy, prior: Prior, count: int, random: RandomSource) -> Drawn:
-    """Return independent draws of the posterior that MCMC-fixedS samples with a chain.
+    """Return independent draws of the posterior that MCMC-fixedS samples by a chain.
 
     Coefficients are integrated out, the log variance is drawn by quadrature on a fine grid.
     """
@@ -96,7 +96,7 @@ def fixed_s(noisy: Noisy, prior: Prior, count: int, random: RandomSource) -> Dra
 def conditionals(
     noisy: Noisy, prior: Prior, count: int, random: RandomSource
 ) -> tuple[Normals, Floats]:
-    """Return draws of the variance (count, ...), and the normals that are given each of them."""
+    """Return draws (count, ...) of the variance, and the conditional normals of coefficients."""
     turned, sd = _turned(noisy), noisy.sds[1]
     middle = math.log(prior.scale / prior.shape)
     nodes, step = _nodes(turned, sd, prior, middle)
@@ -107,13 +107,13 @@ def conditionals(
     which = (uniforms[:, None] * sums[-1] > sums).sum(axis=1)
     at = np.take_along_axis(nodes[None], which[:, None], axis=1)[:, 0]
     variances = np.exp(at + step * (random.uniforms(at.shape) - 0.5))
-    return _given(turned, sd, prior, variances)[0], variances
+    return _posterior_at(turned, sd, prior, variances)[0], variances
 
 
 def informed(
     noisy: Noisy, prior: Prior, least: float = LEAST_VARIANCE, known: float | None = None
 ) -> tuple[Normals, float]:
-    """Return Bayes-fixedS-fast at the variance that y'y tells, X'X being as uncertain as it is.
+    """Return Bayes-fixedS-fast at the variance estimated from y'y, with the noise of X'X.
 
     noisy: of one release. least: of the variance. known: the variance, where y'y was not released.
     The error of X'X theta adds to that of X'y, which the source leaves out: intervals that are to
@@ -123,6 +123,7 @@ def informed(
     rows, sums = float(noisy.rows.sum()), noisy.total
 
     def variance_at(theta: Floats) -> float:
+        """Return the residual variance estimated at coefficients theta."""
         if sums.squares is None:
             if known is None:
                 raise ValueError("the squares of the responses must have been released")
@@ -140,7 +141,7 @@ def informed(
 
 
 def _uncertain(noisy: Noisy, theta: Floats) -> Noisy:
-    """Return sums whose moments carry the error of X'X theta as well, the same in all directions.
+    """Return sums whose moments have the error of X'X theta added, isotropically.
 
     Noise M of sd 1 on the diagonal and c elsewhere has E |M theta|^2 = |theta|^2 (1 + (d - 1) c^2).
     """
@@ -151,14 +152,15 @@ def _uncertain(noisy: Noisy, theta: Floats) -> Noisy:
 
 
 def _turned(noisy: Noisy) -> _Turned:
+    """Return the sums in the eigenbasis of the nearest positive semidefinite X'X."""
     values, vectors = nearest(noisy.gram)
     return _Turned(values, vectors, np.einsum("...dk,...d->...k", vectors, noisy.moments))
 
 
-def _given(
+def _posterior_at(
     turned: _Turned, sd: float, prior: Prior, variance: Floats
 ) -> tuple[Normals, Floats, Floats]:
-    """Return the posterior at a variance, its weighted moments and the prior's precision's."""
+    """Return the posterior at a variance, with weighted moments and prior precision times mean."""
     total = np.maximum(variance[..., None, None] * turned.values + sd * sd, SMALLEST_DIVISOR)
     likelihood = np.einsum(
         "...jdk,...jk,...jek->...de", turned.vectors, turned.values**2 / total, turned.vectors
@@ -176,7 +178,7 @@ def _given(
 
 def _log_density(turned: _Turned, sd: float, prior: Prior, log_variance: Floats) -> Floats:
     """Return the log density of the log variance given the moments, up to a constant."""
-    normal, weighted, total = _given(turned, sd, prior, np.exp(log_variance))
+    normal, weighted, total = _posterior_at(turned, sd, prior, np.exp(log_variance))
     errors = (np.log(total) + turned.moments**2 / total).sum(axis=(-1, -2))
     gain = np.linalg.slogdet(normal.covariance)[1] + (weighted * normal.mean).sum(axis=-1)
     own = -prior.shape * log_variance - prior.scale * np.exp(-log_variance)
@@ -184,7 +186,7 @@ def _log_density(turned: _Turned, sd: float, prior: Prior, log_variance: Floats)
 
 
 def _nodes(turned: _Turned, sd: float, prior: Prior, middle: float) -> tuple[Floats, Floats]:
-    """Return log variances (GRID, ...) where the density is, and their distance (...)."""
+    """Return log variances (GRID, ...) that cover their density, and their spacing (...)."""
     shape = turned.moments.shape[:-2]
     low, high = np.full(shape, middle - WIDE), np.full(shape, middle + WIDE)
     for _ in range(LOOKS):

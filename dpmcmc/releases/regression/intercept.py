@@ -1,4 +1,4 @@
-"""MCMC-normalX where the first column is all ones and the others are normal about any mean.
+"""MCMC-normalX with an intercept: covariates are normal about an unknown mean.
 
 Functions of released numbers: free. X'X is then made of the rows' number, which is public, their
 mean and their scatter about it, which are independent. Source: thesis B, 5.2.4.2, with a flat
@@ -18,7 +18,7 @@ from dpmcmc.releases.regression.wishart import moved, precisions
 
 
 def with_known_rows(noisy: Noisy) -> Noisy:
-    """Return sums whose first entry, of a column of ones, is the public number of rows."""
+    """Return the sums with the known number of rows as entry of the intercept."""
     gram = noisy.gram.copy()
     gram[..., 0, 0] = noisy.rows
     return replace(noisy, gram=gram)
@@ -26,7 +26,7 @@ def with_known_rows(noisy: Noisy) -> Noisy:
 
 @dataclass
 class WithIntercept(Chains):
-    """Where the chains are, see Chains. The prior's spread is of the other d - 1 columns.
+    """The state of the chains, see Chains. The prior's spread is of the other d - 1 columns.
 
     scatter: (B, J, d - 1, d - 1). middle: (B, J, d - 1), the holders' means. mean: (B, d - 1), of
     the covariates. log_move: (B, J), of a middle's proposal, in sds of its noise.
@@ -51,7 +51,7 @@ class WithIntercept(Chains):
         self.gram = self._whole(self.scatter, self.middle)
 
     def _whole(self, scatter: Floats, middle: Floats) -> Floats:
-        """Return X'X (B, J, d, d)."""
+        """Return X'X (B, J, d, d), composed of scatter matrices and means."""
         rows, gram = self.noisy.rows[:, None], np.empty_like(self.noisy.gram)
         gram[..., 0, 0] = self.noisy.rows
         gram[..., 0, 1:] = gram[..., 1:, 0] = rows * middle
@@ -60,7 +60,7 @@ class WithIntercept(Chains):
         return gram
 
     def _move_gram(self, *, adapt: bool) -> None:
-        """Draw the covariates' covariance and mean, then move scatters and means of holders."""
+        """Draw the covariates' covariance and mean, then update scatters and means of holders."""
         rows, away = self.noisy.rows, self.middle - self.mean[:, None]
         spread = self.prior.spread + self.scatter.sum(axis=1)
         spread = spread + np.einsum("j,bjd,bje->bde", rows, away, away)
@@ -74,6 +74,7 @@ class WithIntercept(Chains):
         self._move_middle(precision, adapt=adapt)
 
     def _move_scatter(self, precision: Floats, *, adapt: bool) -> None:
+        """Update the holders' scatter matrices. precision: of the covariates."""
         d, rows = self.scatter.shape[-1], self.noisy.rows
         degrees = d + np.exp(self.log_degrees)
         proposal, log_size, log_ratio = moved(self.scatter, degrees, self.random)
@@ -90,6 +91,7 @@ class WithIntercept(Chains):
             self.log_degrees = np.clip(self.log_degrees, *DEGREES)
 
     def _move_middle(self, precision: Floats, *, adapt: bool) -> None:
+        """Update the holders' means. precision: of the covariates."""
         rows = self.noisy.rows
         size = np.exp(self.log_move) * self.noisy.sds[0] / rows
         proposal = self.middle + size[..., None] * self.random.normals(self.middle.shape)
@@ -108,7 +110,7 @@ class WithIntercept(Chains):
 def walk(
     noisy: Noisy, prior: Prior, steps: int, warmup: int, random: RandomSource, *, thin: int = 1
 ) -> Drawn:
-    """Return every `thin`-th state after the warm-up; see chains.walk. First column: all ones."""
+    """Return every thin-th state after warm-up, see chains.walk. First column: all ones."""
     chains, thetas, variances = WithIntercept(noisy, prior, random, True), [], []
     for at in range(steps):
         chains.step(adapt=at < warmup)

@@ -1,4 +1,4 @@
-"""MCMC-B&S: Gibbs sampling with all sums of squares normal, in several columns and holders.
+"""MCMC-B&S: Gibbs sampling where all sums of squares are approximately normal.
 
 A function of released numbers: free. The sums of n rows (x, y) are taken to be normal, with the
 mean and the fourth moments that normal rows have; given them the model is conjugate. Source:
@@ -20,7 +20,7 @@ LEAST_VALUE = 1e-9  # eigenvalue that drawn sums keep, over their largest
 
 @dataclass
 class Gibbs:
-    """Where the chains are. theta: (B, d). variance: (B,). covariance: (B, d, d), of covariates.
+    """The state of the chains. theta: (B, d). variance: (B,). covariance: (B, d, d), of covariates.
 
     mean: (B, d). upper: (B, d, d), upper root of the precision of theta over 1 / variance.
     """
@@ -42,10 +42,10 @@ class Gibbs:
         last = np.concatenate([self.noisy.moments, self.noisy.squares[..., None]], axis=-1)
         self._flat = svec(np.concatenate([whole, last[..., None, :]], axis=-2))
         self._variances = self._noise(d)
-        self._given(_lifted(matrix_of(self._flat.sum(axis=1), d + 1)))
+        self._draw_parameters(_made_positive(matrix_of(self._flat.sum(axis=1), d + 1)))
 
     def _noise(self, d: int) -> Floats:
-        """Return the variance of the noise of each number of the flat sums."""
+        """Return the variances of the noise of the sums, as a flat vector."""
         sds = np.full((d + 1, d + 1), self.noisy.sds[0] * self.noisy.cross)
         np.fill_diagonal(sds, self.noisy.sds[0])
         sds[:d, d] = sds[d, :d] = self.noisy.sds[1]
@@ -53,11 +53,11 @@ class Gibbs:
         return svec(sds) ** 2
 
     def step(self) -> None:
-        """Draw the sums given the parameters, and these given the sums."""
-        self._given(_lifted(self._sums()))
+        """Draw the sums given the parameters, then the parameters given the sums."""
+        self._draw_parameters(_made_positive(self._sums()))
 
     def _sums(self) -> Floats:
-        """Return the holders' sums, added up: (B, d + 1, d + 1)."""
+        """Return draws (B, d + 1, d + 1) of the exact sums, added over holders."""
         joint = self._joint()
         root, rows = np.linalg.cholesky(joint), self.noisy.rows
         shape = self.noisy.gram.shape[:2]
@@ -81,8 +81,8 @@ class Gibbs:
         last = np.concatenate([np.swapaxes(with_y, -1, -2), own[..., None]], axis=-1)
         return np.concatenate([np.concatenate([self.covariance, with_y], axis=-1), last], axis=-2)
 
-    def _given(self, sums: Floats) -> None:
-        """Draw the parameters given sums (B, d + 1, d + 1): normal inverse gamma, and Wishart."""
+    def _draw_parameters(self, sums: Floats) -> None:
+        """Draw the parameters given sums (B, d + 1, d + 1): normal inverse gamma and Wishart."""
         prior, rows, d = self.prior, float(self.noisy.rows.sum()), len(self.prior.mean)
         gram, moments, squares = sums[:, :d, :d], sums[:, :d, d], sums[:, d, d]
         inverse = precisions(prior.spread + gram, prior.degrees + rows, self.random)
@@ -101,12 +101,12 @@ class Gibbs:
 
 
 def _even(upper: Floats) -> Floats:
-    """Return symmetric matrices, variance 2 on the diagonal and 1 off it, from independent ones."""
+    """Return symmetric matrices with variance 2 on the diagonal and 1 off it."""
     return np.asarray((upper + np.swapaxes(upper, -1, -2)) / np.sqrt(2.0))
 
 
 def _fourth(joint: Floats) -> Floats:
-    """Return the covariance of svec w w' of rows w ~ N(0, joint): Isserlis' theorem."""
+    """Return the covariance of svec(w w') for rows w ~ N(0, joint), by Isserlis' theorem."""
     rows, columns = np.triu_indices(joint.shape[-1])
     size = np.where(rows == columns, 1.0, np.sqrt(2.0))
     first = joint[:, rows[:, None], rows] * joint[:, columns[:, None], columns]
@@ -114,15 +114,15 @@ def _fourth(joint: Floats) -> Floats:
     return np.asarray((first + second) * size[:, None] * size)
 
 
-def _lifted(sums: Floats) -> Floats:
-    """Return the nearest sums that rows could have."""
+def _made_positive(sums: Floats) -> Floats:
+    """Return the nearest positive definite matrices of sums."""
     values, vectors = np.linalg.eigh(sums)
     values = np.maximum(values, LEAST_VALUE * values[..., -1:])
     return np.asarray((vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2))
 
 
 def walk(noisy: Noisy, prior: Prior, steps: int, warmup: int, random: RandomSource) -> Drawn:
-    """Return the states after the warm-up, one chain for each of noisy's B releases.
+    """Return the states after warm-up, one chain for each of B noisy releases.
 
     The prior of coefficients is conjugate: N(mean, variance times the inverse of precision).
     Raises ValueError where y'y was not released.

@@ -1,4 +1,4 @@
-"""The posterior of a linear regression given noisy sums, by each method of the field.
+"""Posteriors of a linear regression given noisy sums, one function for each published method.
 
 Every method gives an even mixture of normal distributions of the coefficients, each with a variance
 of the residuals. Functions of released numbers: free. Source: thesis B, chapters 5.2 and 7; Wang
@@ -29,7 +29,7 @@ FAILURE_PROBABILITY = 0.05  # probability that the noise is larger than what the
 def ridges(
     noisy: Noisy, least: Floats | None = None, failure: float = FAILURE_PROBABILITY
 ) -> Floats:
-    """Return a ridge for each holder (..., J): the noise's size less a safe least eigenvalue.
+    """Return a ridge for each holder (..., J): noise size minus a safe least eigenvalue.
 
     least: (..., J) lower bounds of X'X' eigenvalues that were released; else of the noisy matrix,
     less what noise adds at most but for the failure probability.
@@ -43,7 +43,7 @@ def ridges(
 def adassp(
     noisy: Noisy, least: Floats | None = None, failure: float = FAILURE_PROBABILITY
 ) -> Floats:
-    """Return the estimates (..., d): all sums and all ridges added up. See ridges."""
+    """Return adaSSP's estimates (..., d), sums and ridges added over holders. See ridges."""
     d = noisy.gram.shape[-1]
     ridge = ridges(noisy, least, failure).sum(axis=-1)
     whole = noisy.gram.sum(axis=-3) + ridge[..., None, None] * np.eye(d)
@@ -61,7 +61,7 @@ SMALLEST = 1e-12  # of a variance, and of an eigenvalue over the largest
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """An even mixture. means: (k, d). roots: (k, d, d), root @ root.T the covariance of a part.
+    """An even mixture of normals. means: (k, d). roots: (k, d, d) of the covariances.
 
     variances: (k,), of the residuals. r_hat: the largest of the chains that found them; 1 where
     draws are independent.
@@ -74,7 +74,7 @@ class Mixture:
 
 
 def inverse_gamma(mean: float, sd: float) -> tuple[float, float]:
-    """Return shape and scale of the inverse gamma variable whose log has this mean and sd."""
+    """Return shape and scale of the inverse gamma whose log has this mean and sd."""
     from scipy.optimize import brentq  # slow to load, and few jobs need it
 
     shape = float(brentq(lambda a: float(polygamma(1, a)) - sd * sd, 1e-4, 1e12, xtol=1e-10))
@@ -87,7 +87,7 @@ def prior_of(
     log_variance: tuple[float, float] | None,
     covariates: tuple[float, float] = (SMALL_SPREAD, DEGREES),
 ) -> Prior:
-    """Return the prior of independent normal coefficients. mean, precision: (d,).
+    """Return the prior record of independent normal coefficients. mean, precision: (d,).
 
     log_variance: mean and sd of that of the residuals; None where their variance is known to be 1.
     covariates: scale and further degrees of freedom of the inverse Wishart prior of their
@@ -100,14 +100,16 @@ def prior_of(
 
 
 def bayes_fixed_s_fast(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
-    """Bayes-fixedS-fast at the variance that y'y tells, with the noise of X'X reckoned in."""
+    """Return Bayes-fixedS-fast at the variance from y'y, with the noise of X'X included."""
     known = prior.scale / prior.shape if prior.shape >= KNOWN else None
     normal = informed(noisy, prior, known or SMALLEST, known)[0]
-    return _one(normal.mean, normal.covariance, _variances(noisy, prior, normal.mean, random))
+    return _one_normal(
+        normal.mean, normal.covariance, _variances(noisy, prior, normal.mean, random)
+    )
 
 
 def ada_ssp(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
-    """Return adaSSP's estimate with the spread of noise and residuals, without that of its bias."""
+    """Return adaSSP's estimate with the sd of noise and residuals, without its ridge bias."""
     total = noisy.total
     theta = adassp(noisy)
     whole = total.gram[0] + float(ridges(noisy).sum()) * np.eye(len(theta))
@@ -116,18 +118,18 @@ def ada_ssp(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixtur
     rows = (vectors * (variance * values)) @ vectors.T
     back = np.linalg.inv(whole)
     spread = back @ (rows + noise_of(total, theta) * np.eye(len(theta))) @ back
-    return _one(theta, 0.5 * (spread + spread.T), _variances(noisy, prior, theta, random))
+    return _one_normal(theta, 0.5 * (spread + spread.T), _variances(noisy, prior, theta, random))
 
 
 def mcmc_fixed_s(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
-    """MCMC-fixedS, by independent draws of the posterior that it walks on."""
+    """Return the posterior of MCMC-fixedS, by independent draws."""
     normals, variances = conditionals(noisy, with_squares(noisy, prior), PARTS, random)
     roots = np.asarray(np.linalg.cholesky(normals.covariance), np.float64)
     return Mixture(normals.mean, roots, _as_told(noisy, prior, normals.mean, variances, random))
 
 
 def mcmc_normal_x(noisy: Noisy, prior: Prior, ones: bool, random: RandomSource) -> Mixture:
-    """MCMC-normalX: covariates are taken to be normal, about 0 where no column is all ones."""
+    """Return the posterior of MCMC-normalX, with or without a column of ones."""
     own, prior = prior, with_squares(noisy, prior)
     if ones:
         less = replace(prior, spread=prior.spread[1:, 1:], degrees=prior.degrees - 1.0)
@@ -148,7 +150,7 @@ def mcmc_normal_x(noisy: Noisy, prior: Prior, ones: bool, random: RandomSource) 
 
 
 def mcmc_bs(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixture:
-    """MCMC-B&S. Its prior of the coefficients is conjugate: that of others at variance 1."""
+    """Return the posterior of MCMC-B&S, whose conjugate prior matches ours at variance 1."""
     walk = joint_normal.Gibbs(_many(noisy), prior, random)
     thetas, means, roots, variances = [], [], [], []
     for step in range(WARMUP + THIN * (PARTS // CHAINS)):
@@ -175,7 +177,7 @@ METHODS: dict[str, Callable[[Noisy, Prior, bool, RandomSource], Mixture]] = {
 
 
 def squares_left(noisy: Noisy, theta: Floats) -> tuple[float, float]:
-    """Return the squares that are left at theta (d,), as the noisy sums tell them, and their noise.
+    """Return the noisy residual sum of squares at theta (d,), and the sd of its noise.
 
     That is an sd; the sum may be negative.
     """
@@ -189,19 +191,19 @@ def squares_left(noisy: Noisy, theta: Floats) -> tuple[float, float]:
 
 
 def left_over(noisy: Noisy, theta: Floats) -> float:
-    """Return the mean square of the residuals at theta (d,), as the noisy sums tell it."""
+    """Return the noisy mean square of the residuals at theta (d,)."""
     return max(squares_left(noisy, theta)[0] / float(noisy.rows.sum()), SMALLEST)
 
 
 def noise_of(total: Noisy, theta: Floats) -> float:
-    """Return the variance of the noise of X'y - X'X theta in any direction, on average."""
+    """Return the mean variance of the noise of X'y - X'X theta over directions."""
     d = len(theta)
     more = float(theta @ theta) * (1.0 + (d - 1.0) * total.cross**2) / d
     return total.sds[1] ** 2 + total.sds[0] ** 2 * more
 
 
 def with_squares(noisy: Noisy, prior: Prior) -> Prior:
-    """Return the prior with what y'y tells of the variance, which the source does not release.
+    """Return the prior with the variance informed by y'y, which the source does not release.
 
     By the squares that are left over at Bayes-fixedS-fast, as if their log were normal.
     """
@@ -216,7 +218,7 @@ def with_squares(noisy: Noisy, prior: Prior) -> Prior:
 
 
 def log_variances(noisy: Noisy, prior: Prior, theta: Floats) -> tuple[Floats, Floats]:
-    """Return logs (GRID,) of the residuals' variance, and the posterior's weight of each.
+    """Return log residual variances (GRID,) and their posterior weights.
 
     The squares that are left at theta are normal about the rows' number times the variance; where
     noise hides them, what is told is no more than that the variance is not above the noise.
@@ -238,7 +240,7 @@ def log_variances(noisy: Noisy, prior: Prior, theta: Floats) -> tuple[Floats, Fl
 
 
 def _variances(noisy: Noisy, prior: Prior, theta: Floats, random: RandomSource) -> Floats:
-    """Return draws (PARTS,) of the residuals' variance, given the squares that are left."""
+    """Return draws (PARTS,) of the residual variance, given the noisy sum of squares."""
     if prior.shape >= KNOWN:
         return np.ones(PARTS)
     logs, weights = log_variances(noisy, prior, theta)
@@ -250,7 +252,7 @@ def _variances(noisy: Noisy, prior: Prior, theta: Floats, random: RandomSource) 
 def _as_told(
     noisy: Noisy, prior: Prior, thetas: Floats, variances: Floats, random: RandomSource
 ) -> Floats:
-    """Return the posterior's variances (k,) in the order of those (k,) of a chain.
+    """Return posterior variances (k,), sorted as those of a chain's states.
 
     A chain's prior is inverse gamma, which leaves no small variances; where noise hides the squares
     the prior that was asked for decides. thetas: (k, d), of the chain.
@@ -261,7 +263,8 @@ def _as_told(
     return np.asarray(drawn[np.argsort(np.argsort(variances))])
 
 
-def _one(mean: Floats, covariance: Floats, variances: Floats) -> Mixture:
+def _one_normal(mean: Floats, covariance: Floats, variances: Floats) -> Mixture:
+    """Return a mixture with one normal and many variances."""
     root = np.linalg.cholesky(covariance)
     shape = PARTS, *root.shape
     return Mixture(
@@ -270,7 +273,7 @@ def _one(mean: Floats, covariance: Floats, variances: Floats) -> Mixture:
 
 
 def _many(noisy: Noisy) -> Noisy:
-    """Return the same sums for each of several chains."""
+    """Return the same sums repeated for several chains."""
     squares = noisy.squares
     return replace(
         noisy,
@@ -281,7 +284,7 @@ def _many(noisy: Noisy) -> Noisy:
 
 
 def _mixing(thetas: list[Floats]) -> float:
-    """Return the largest R-hat of coefficients, of states (B, d) one after the other."""
+    """Return the largest R-hat over coefficients, from successive states (B, d)."""
     array_stats = loaded("arviz_stats.base").array_stats
 
     states = np.stack(thetas, axis=1)

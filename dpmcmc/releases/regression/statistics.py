@@ -49,7 +49,7 @@ class Noisy:
 
     @property
     def total(self) -> "Noisy":
-        """The holders' sums as if they were of one holder."""
+        """The sums of all holders added, as those of one holder."""
         many = math.sqrt(len(self.rows))
         return replace(
             self,
@@ -62,13 +62,13 @@ class Noisy:
 
 
 def event(noise_multiplier: float, holders: int = 1) -> Event:
-    """Return one Gaussian event, or one of each holder, whose rows are fixed in advance."""
+    """Return one Gaussian event, or one for each holder in parallel."""
     gaussian = Gaussian(noise_multiplier)
     return gaussian if holders == 1 else Parallel((gaussian,) * holders)
 
 
 def sensitivity(weight: float, *, squares: bool) -> float:
-    """Return how far one replaced row moves (svec xx', weight xy, weight^2 y^2), |x|, |y| <= 1.
+    """Return the L2 sensitivity of (svec xx', weight xy, weight^2 y^2), |x|, |y| <= 1.
 
     In L2 norm; without the last part where squares is False. Exact for two or more columns: proof,
     section 1. weight: how much of the response there is for the covariates.
@@ -82,7 +82,7 @@ def sensitivity(weight: float, *, squares: bool) -> float:
 
 
 def grouped_sensitivity(weight: float) -> float:
-    """Return a bound of the same for rows that are summed in groups of k over sqrt(k).
+    """Return a bound of that sensitivity for means of k rows times sqrt(k).
 
     In units of one row's bounds, for every k, without y'y: proof, section 4. It is up to 2 sqrt(2)
     times that of single rows, which the source takes it to be.
@@ -91,7 +91,7 @@ def grouped_sensitivity(weight: float) -> float:
 
 
 def sensitivity_of(weight: float, group: int, *, squares: bool) -> float:
-    """Return the sensitivity of sums of rows, or of groups of so many; see both above."""
+    """Return the sensitivity of sums of rows, or of groups of rows where group > 1."""
     return grouped_sensitivity(weight) if group > 1 else sensitivity(weight, squares=squares)
 
 
@@ -151,7 +151,7 @@ def release_all(
 
 
 def joined(parts: Sequence[Noisy]) -> Noisy:
-    """Return the sums of several holders, each with noise of the same sd, as one record."""
+    """Return several holders' sums, with noise of equal sd, as one record."""
     squares = [part.squares for part in parts if part.squares is not None]
     return replace(
         parts[0],
@@ -164,20 +164,20 @@ def joined(parts: Sequence[Noisy]) -> Noisy:
 
 
 def _widest(noisy: Sequence[Noisy]) -> tuple[float, float, float]:
-    """Return the sds of all: they differ by what rounding adds, below 2^-30 of them."""
+    """Return the largest sds; they differ by rounding alone, below a factor 1 + 2^-30."""
     sds = np.max([statistics.sds for statistics in noisy], axis=0)
     return float(sds[0]), float(sds[1]), float(sds[2])
 
 
 def rounding(dimension: int, rows: int, weight: float) -> float:
-    """Return what float products of the exact sums may add to the sensitivity: proof, section 2."""
+    """Return what rounding of products adds to the sensitivity: proof, section 2."""
     return rows * (dimension + 2.0) * max(1.0, weight * weight) * 2.0**-49
 
 
 def _check(
     d: int, n: int, bounds: tuple[float, float], weight: float, group: int, *, squares: bool
 ) -> None:
-    """Refuse what the proof does not cover."""
+    """Refuse arguments outside the proof's assumptions."""
     if not (1 <= n * group < MOST_ROWS and 1 <= d <= MOST_COEFFICIENTS):
         raise ValueError("too many rows or columns for exact sums")
     if not all(LEAST_BOUND <= bound <= MOST_BOUND for bound in bounds):
@@ -191,7 +191,7 @@ def _check(
 def _cells(
     x: Floats, y: Floats, bounds: tuple[float, float], digits: int, group: int, *, squares: bool
 ) -> Iterator[Floats]:
-    """Return what the rows add, as one block: whole numbers of cells of 2^(-2 digits) / group."""
+    """Return the sum of one block of rows, in grid cells of 2^(-2 digits) / group."""
     d, n = x.shape
     with np.errstate(all="ignore"):
         size = np.sqrt(np.einsum("dn,dn->n", x, x))
@@ -214,7 +214,7 @@ def _read(
     *,
     squares: bool,
 ) -> Noisy:
-    """Return noisy numbers in the units of the rows."""
+    """Return the noisy sums, scaled from grid cells to the rows' units."""
     size, row_norm = d * (d + 1) // 2, bounds[0]
     units = row_norm**2, row_norm * bounds[1] / weight, (bounds[1] / weight) ** 2
     return Noisy(

@@ -8,7 +8,7 @@ from dpmcmc.privacy.noise import RandomSource
 
 
 def gammas(shape: Floats, random: RandomSource) -> Floats:
-    """Return gamma variables of these shapes and scale 1, by inversion."""
+    """Return gamma variables of these shapes and scale 1, by inverting the distribution."""
     return np.asarray(gammaincinv(shape, random.uniforms(np.shape(shape))))
 
 
@@ -33,7 +33,7 @@ def precisions(spread: Floats, degrees: float, random: RandomSource) -> Floats:
 
 
 def moved(matrix: Floats, degrees: Floats, random: RandomSource) -> tuple[Floats, Floats, Floats]:
-    """Return proposals P ~ Wishart(matrix / degrees, degrees), log |P| / |matrix|, and a log ratio.
+    """Return Wishart proposals around a matrix, log determinant ratio, and Hastings correction.
 
     The ratio is q(matrix | P) / q(P | matrix). matrix: (..., d, d). degrees: (...).
     """

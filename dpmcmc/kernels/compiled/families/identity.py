@@ -10,7 +10,7 @@ from dpmcmc.kernels.compiled.maths import MAGIC_BITS, leaf, row, shifted_bits, u
 
 @leaf
 def ratio_cells(v, y, scale, shift, half, count):
-    """Sum over rows of clipped ratios, in cells, where predictors change by v."""
+    """Return the sum over rows of clipped ratios, in cells, where predictors change by v."""
     wide()
     total = 0
     for i in range(count):
@@ -20,7 +20,7 @@ def ratio_cells(v, y, scale, shift, half, count):
 
 @leaf
 def ratio_cells_near(v, lift, y, scale, shift, half, count):
-    """As ratio_cells, where predictors change by lift and by v from short_dot."""
+    """Return ratio_cells where predictors change by lift, and by v from short_dot."""
     wide()
     total = 0
     for i in range(count):
@@ -30,14 +30,14 @@ def ratio_cells_near(v, lift, y, scale, shift, half, count):
 
 @leaf
 def ratios(v, y, count):
-    """Overwrite v with each row's ratio."""
+    """Overwrite v with each row's log likelihood ratio."""
     for i in range(count):
         v[i] = counted(v[i], y[i])
 
 
 @leaf
 def deviation_cells(x, factor, precision, centre, count):
-    """Sum over rows of factor * (precision * x - centre), each rounded to an integer."""
+    """Return the sum over rows of factor * (precision * x - centre), rounded to cells."""
     total = 0
     for i in range(count):
         total += shifted_bits(factor[i] * (precision * x[i] - centre))
@@ -48,7 +48,7 @@ def deviation_cells(x, factor, precision, centre, count):
 def gaussian_gradients(
     x, y, count, first, last, mean, precision, shear, clip, scale, total, head, factor
 ):
-    """As gradient_sums: precision (x - mean), and shear of entry 1 to entry 0."""
+    """Add the gradients of N(mean, 1) rows, precision (x - mean), as gradient_sums does."""
     x, y, mean, precision, shear = (
         uncounted(x),
         uncounted(y),

@@ -26,14 +26,14 @@ def follow(v, count, state):
 
 @leaf
 def ratio(v, e, here, there):
-    """Ratio where the residual is e."""
+    """Return the log likelihood ratio of a row with residual e."""
     change, constant = there[CURVATURE] - here[CURVATURE], there[CONSTANT] - here[CONSTANT]
     return there[CURVATURE] * (v * (v - 2.0 * e)) + (change * (e * e) + constant)
 
 
 @leaf
 def ratio_cells(v, y, state, here, there, scale, shift, half, count):
-    """Sum over rows of clipped ratios, in cells, where predictors change by v of any length."""
+    """Return the sum over rows of clipped ratios, in cells, for a change v of any size."""
     wide()
     total = 0
     for i in range(count):
@@ -44,7 +44,7 @@ def ratio_cells(v, y, state, here, there, scale, shift, half, count):
 
 @leaf
 def ratios(eta, v, y, state, here, there, count):
-    """Overwrite v with each row's ratio."""
+    """Overwrite v with each row's log likelihood ratio."""
     state_of(eta, y, count, state)
     for i in range(count):
         v[i] = counted(ratio(v[i], state[i], here, there), y[i])
@@ -52,7 +52,7 @@ def ratios(eta, v, y, state, here, there, count):
 
 @leaf
 def factors(eta, y, norm, curvature, clip, scale, count, out):
-    """Write clipped derivatives by the predictor, in cells; eta is overwritten."""
+    """Write each row's clipped derivative by the predictor, in cells; eta is overwritten."""
     wide()
     top = clip * scale
     twice = -2.0 * curvature
@@ -65,7 +65,7 @@ def factors(eta, y, norm, curvature, clip, scale, count, out):
 
 @leaf
 def factors_with_scale(eta, y, norm, curvature, clip, scale, count, out, extra):
-    """As factors, where extra is the derivative by the log sd, clipped with the other."""
+    """Write `factors`, and in extra the derivative by the log sd, clipped together."""
     wide()
     twice, top = -2.0 * curvature, clip * scale
     for i in range(count):

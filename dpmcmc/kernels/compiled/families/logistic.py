@@ -37,7 +37,7 @@ def follow(v, count, state):
 
 @leaf
 def follow_near(v, count, state):
-    """As follow, where v is from short_dot; it is overwritten."""
+    """Update the state as `follow` does, for v from short_dot, which is overwritten."""
     wide()
     for i in range(count):  # a loop of float32 alone takes twice as many rows at once
         v[i] = exp_near_short(-v[i])
@@ -47,20 +47,20 @@ def follow_near(v, count, state):
 
 @leaf
 def ratio_near(v, e):
-    """Ratio where e^-m is e, in float32. (1 + e^-m) / (1 + e^-(m + v)) = (1 + s) / (1 - s)."""
+    """Return the ratio in float32 where e = e^-m, for a short change v of m."""
     t = tanh_half_short(v)
     return atanh_twice_short(e * t / ((ONE + e) + t))
 
 
 @leaf
 def ratio_far(moved, e):
-    """Ratio where e^-m is e and becomes e * moved."""
+    """Return the ratio where e = e^-m is multiplied by `moved`."""
     return log((1.0 + e) / (1.0 + e * moved))
 
 
 @leaf
 def ratio_cells(v, state, scale, shift, half, count):
-    """Sum over rows of clipped ratios, in cells; predictors move by v, which is overwritten."""
+    """Return the sum over rows of clipped ratios, in cells; v is overwritten."""
     wide()
     total = 0
     for i in range(count):
@@ -72,7 +72,7 @@ def ratio_cells(v, state, scale, shift, half, count):
 
 @leaf
 def ratio_cells_near(v, state, scale, shift, half, count, e):
-    """As ratio_cells for v from short_dot, which is not changed; e: scratch."""
+    """Return ratio_cells for v from short_dot, which is not changed; e: scratch memory."""
     wide()
     total = 0
     for i in range(count):
@@ -86,7 +86,7 @@ def ratio_cells_near(v, state, scale, shift, half, count, e):
 
 @leaf
 def ratios(near, eta, v, state, short, count):
-    """Overwrite v with each row's ratio. Those of short moves are float32."""
+    """Overwrite v with each row's log likelihood ratio, in float32 for short moves."""
     if near:
         for i in range(count):
             short[0, i], short[1, i] = np.float32(-eta[i]), np.float32(v[i])
@@ -104,7 +104,7 @@ def ratios(near, eta, v, state, short, count):
 
 @leaf
 def factors(eta, norm, clip, scale, count, out):
-    """Write clipped derivatives 1 / (1 + e^eta) by the predictor, in cells, in float32."""
+    """Write each row's clipped derivative 1 / (1 + e^eta), in cells, in float32."""
     wide()
     top = clip * scale
     short_clip, short_top, largest = np.float32(clip), np.float32(top), np.float32(LARGEST_SINGLE)

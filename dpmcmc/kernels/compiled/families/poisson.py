@@ -34,7 +34,7 @@ def follow(v, count, state):
 
 @leaf
 def follow_near(v, count, state):
-    """As follow, where v is from short_dot; it is overwritten."""
+    """Update the state as `follow` does, for v from short_dot, which is overwritten."""
     wide()
     for i in range(count):  # a loop of float32 alone takes twice as many rows at once
         v[i] = exp_near_short(v[i])
@@ -44,20 +44,20 @@ def follow_near(v, count, state):
 
 @leaf
 def ratio_near(v, y, e):
-    """Ratio where the rate is e."""
+    """Return the log likelihood ratio of a row with rate e, for a short change v of eta."""
     t = tanh_half(v)
     return y * v - e * (2.0 * t / (1.0 - t))
 
 
 @leaf
 def ratio_far(v, y, e):
-    """Ratio where the rate is e."""
+    """Return the log likelihood ratio of a row with rate e, for any change v of eta."""
     return y * v - e * (exp(v) - 1.0)
 
 
 @leaf
 def ratio_cells(v, y, state, scale, shift, half, count):
-    """Sum over rows of clipped ratios, in cells, where predictors change by v."""
+    """Return the sum over rows of clipped ratios, in cells, where predictors change by v."""
     wide()
     total = 0
     for i in range(count):
@@ -67,7 +67,7 @@ def ratio_cells(v, y, state, scale, shift, half, count):
 
 @leaf
 def ratio_cells_near(v, y, state, scale, shift, half, count, e):
-    """As ratio_cells for v from short_dot; e: scratch memory."""
+    """Return ratio_cells for v from short_dot; e: scratch memory."""
     wide()
     total = 0
     for i in range(count):
@@ -80,7 +80,7 @@ def ratio_cells_near(v, y, state, scale, shift, half, count, e):
 
 @leaf
 def ratios(near, eta, v, y, state, count):
-    """Overwrite v with each row's ratio."""
+    """Overwrite v with each row's log likelihood ratio."""
     state_of(eta, count, state)
     if near:
         for i in range(count):
@@ -92,7 +92,7 @@ def ratios(near, eta, v, y, state, count):
 
 @leaf
 def factors(eta, y, norm, clip, scale, count, out):
-    """Write clipped derivatives y - e^eta by the predictor, in cells; eta is overwritten."""
+    """Write each row's clipped derivative y - e^eta, in cells; eta is overwritten."""
     wide()
     top = clip * scale
     for i in range(count):

@@ -1,0 +1,115 @@
+"""Counts with zeros of their own kind: where the way to the mode starts, and its coordinates.
+
+Coefficients are those of the log rate of counts above 0 (d,), and then those of the log odds of a
+zero (d,). Everything here is a function of released numbers.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dpmcmc.families.hurdle_poisson import information, log_rate
+from dpmcmc.families.scores.base import TINY, Family
+from dpmcmc.families.scores.given import Given
+from dpmcmc.families.scores.linear import Linear
+from dpmcmc.mechanisms.joint_sums import Floats
+from dpmcmc.releases.categories import typical
+from dpmcmc.releases.quadratic_steps import Iterate
+from dpmcmc.releases.whitening import Whitening, inverse_root, limited
+
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(5)  # of means over normal predictors
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+MOST_SPREAD = 4.0  # variance of a predictor over rows
+LEAST_CURVE = 1e-6  # of a row about a predictor
+STEEPEST = 2.0  # change of a log rate with the mean log of counts, by which slopes are taken on
+CLEAR_SDS = 2.0  # of noise, by which counts are to vary more than the model's before it is said
+
+
+def pilot() -> tuple[Family, Callable[[Floats], Floats]]:
+    """Return the linear regression of logs of counts above 0, and what makes its responses."""
+    return Given(Linear(), 0.0, moved=False), _logs
+
+
+def _logs(y: Floats) -> Floats:
+    """Return responses (m, 3): logs of counts y (m,), no offsets, and weights of 0 for zeros."""
+    return np.stack((np.log(np.maximum(y, 1.0)), 0.0 * y, (y > 0.0) * 1.0), axis=1)
+
+
+def _moments(white: Whitening) -> tuple[float, Floats, Floats]:
+    """Return the mean square, and mean (d,) and covariance (d, d) of covariates.
+
+    The mean square is that of an intercept, 1 but for noise and persons' rows; without one it is 1
+    and the mean 0.
+    """
+    back = np.linalg.inv(white.root)
+    second = np.asarray(back.T @ back)
+    if not typical(second)[1]:
+        return 1.0, np.zeros(len(second)), second
+    size = float(second[0, 0])
+    mean = second[0] / size
+    return size, mean, second / size - np.outer(mean, mean)
+
+
+def start(logs: Floats, white: Whitening) -> Floats:
+    """Return coefficients (2 d,) from those of a linear regression of logs of counts above 0.
+
+    A mean log of small counts hardly depends on their rate. Log odds of a zero start at 0.
+    """
+    mean = _moments(white)[1]
+    middle = float(mean @ logs)
+    rate, steep = log_rate(middle)
+    slopes = logs * min(steep, STEEPEST)
+    if mean.any():  # the first column is the intercept
+        slopes[0] += rate - float(mean @ slopes)
+    return np.concatenate((slopes, 0.0 * slopes))
+
+
+def coordinates(place: Floats, white: Whitening) -> Floats:
+    """Return coordinates (2 d, 2 d) in which a row's expected curvature is the identity.
+
+    Of normal covariates with the released moments. No row has a curvature between both parts.
+    """
+    size, mean, covariance = _moments(white)
+    places, d = place.reshape(2, -1), len(mean)
+    values, vectors = np.linalg.eigh(places @ covariance @ places.T)
+    sds = np.sqrt(np.clip(values, 0.0, MOST_SPREAD))
+    ways = np.divide(vectors, sds, out=np.zeros_like(vectors), where=sds > TINY**0.25)
+    along = covariance @ places.T @ ways  # (d, 2), covariances with independent predictors
+    left = covariance - along @ along.T
+    curves, level = np.zeros((2, d, d)), np.zeros(2)
+    for first, one in zip(NODES, WEIGHTS, strict=True):
+        for second, other in zip(NODES, WEIGHTS, strict=True):
+            node = np.array([first, second])
+            told = one * other * information(places @ mean + vectors @ (sds * node))
+            row = mean + along @ node
+            curves += size * told[:, None, None] * (left + np.outer(row, row))
+            level += told
+    root = np.zeros((2 * d, 2 * d))
+    for k, (curve, own) in enumerate(zip(curves, np.maximum(level, LEAST_CURVE), strict=True)):
+        part = slice(k * d, (k + 1) * d)
+        there = white.root.T @ curve @ white.root + LEAST_CURVE * np.eye(d)
+        made = np.asarray(white.root @ inverse_root(there, 0.0))
+        root[part, part] = limited(made, own * white.held)
+    return root
+
+
+def dispersion(iterates: Sequence[Iterate], weights: Floats, white: Whitening) -> float:
+    """Return the residual sd of counts above 0 over that of the model's; 1 if noise hides more.
+
+    By the variance of their part of the score. weights: (k,) of the iterates.
+    """
+    d, root = len(white.root), iterates[-1].root
+    part = np.linalg.inv(root)[:, :d] @ white.root
+    within = part @ part.T
+    noise, curve = (
+        sum(
+            weight * float(np.sum(within * getattr(iterate.sums, name)))
+            for weight, iterate in zip(weights.tolist(), iterates, strict=True)
+        )
+        for name in ("noise", "curvature")
+    )
+    sds = weights * [iterate.sums.sds[2] for iterate in iterates]
+    sd = float(np.linalg.norm(sds) * np.linalg.norm(within))
+    clear = noise - CLEAR_SDS * sd > max(curve, TINY)
+    return math.sqrt(noise / curve) if clear and curve > TINY else 1.0
