@@ -11,7 +11,7 @@ import pytest
 from dpmcmc.privacy.sites import SITES
 from dpmcmc.queries.tasks import TASKS, TaskSpec
 from dpmcmc.samplers.algorithms import ALGORITHMS
-from tests.audit import broken, replay, replay_cases
+from tests.audit import broken, replay, replay_cases, report
 from tests.audit.cells import families_of
 from tests.audit.replay import CLOSE, Replay
 from tests.audit.report import ATTAINABLE, _page, replay_of, wrong_of
@@ -34,7 +34,9 @@ REACHED = {  # the worst neighbours are among the rows of these, by the places t
     "noisy_mean, banana": ("releases.noisy_mean:released_sum",),
     "noisy_mean, missing": ("releases.noisy_mean:released_sum",),
     "noisy_quadratic, known noise": ("mechanisms.joint_sums:release for releases.whitening",),
-    "noisy_quadratic, groups, logistic": ("mechanisms.arrow_sums:release for releases.grouped",),
+    "noisy_quadratic, groups, far out by its offset": (
+        "mechanisms.arrow_sums:release for releases.grouped",
+    ),
     "dp_vi, known noise": ("releases.dp_vi:_Fit._released",),
     "sufficient_statistics, three columns": ("releases.regression.statistics:release",),
     "sufficient_statistics, holders, row 15": ("releases.regression.statistics:release",),
@@ -92,7 +94,8 @@ def test_a_row_moves_an_answer_by_what_is_charged_and_nothing_else(interpreter, 
         assert found.faults == []
         assert set(REACHED[name]) <= set(found.shares)
         assert found.largest <= 1.0
-        shares = (found.shares[at] / ATTAINABLE.get(at, 1.0) for at in REACHED[name])
+        most = {**ATTAINABLE, **report.REACHED}
+        shares = (found.shares[at] / most.get(at, 1.0) for at in REACHED[name])
         reached = max(reached, min(shares))
         if reached > CLOSE:
             break
@@ -154,11 +157,11 @@ def test_what_is_not_as_it_should_be_is_seen(interpreter, place, name, said):
 
 
 def test_places_are_held_to_what_rows_can_reach():
-    """An iterate's is .959 of its charge: a search that ends at .94 has not found the worst."""
+    """An iterate's is .972 of its charge: a search that ends at .94 has not found the worst."""
     place = "mechanisms.joint_sums:release for releases.newton_path"
     most = ATTAINABLE[place]
-    assert 0.95 < most < 0.96
-    for share, wrong in ((0.94, True), (0.995 * most, False), (1.001 * most, True)):
+    assert 0.97 < most < 0.98
+    for share, wrong in ((0.94, True), (0.985 * most, False), (1.001 * most, True)):
         kept = [Replay("a case", "x", {place: share, "y": 1.0}, {place: 1, "y": 1}, [], 2)]
         assert not wrong_of(kept)
         assert bool(wrong_of(kept, every_place=True)) == wrong
