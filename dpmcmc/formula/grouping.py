@@ -1,7 +1,11 @@
-"""Groups of rows: what `(1 | ward)` and `(x | ward)` say in a formula, over declared categories."""
+"""Groups of rows: what `(1 | ward)`, `(x | ward)` and `(1 | region/ward)` say in a formula.
+
+Groups are declared categories.
+"""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
@@ -9,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError, near
-from dpmcmc.formula.parse import POINTER, crossed, unwritten
+from dpmcmc.formula.parse import POINTER, crossed, slashed, unwritten
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema, Table
 
 MOST_GROUPS = 2000  # as many effects as are released beside coefficients
@@ -22,7 +26,9 @@ class Grouping:
 
     columns: whose categories they are. levels: how many each has. categories: of all, the last
     column's fastest. slope: the coefficient that differs by group, empty where none does. related:
-    whether both effects of a group may hang together.
+    whether both effects of a group may hang together. outer: number of the first columns whose
+    categories are groups of groups, with effects and an sd of their own; 0 where there are none.
+    outer_categories: the categories of these.
     """
 
     columns: tuple[str, ...]
@@ -30,6 +36,8 @@ class Grouping:
     categories: tuple[str, ...]
     slope: str = ""
     related: bool = True
+    outer: int = 0
+    outer_categories: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -37,9 +45,19 @@ class Grouping:
         return ":".join(self.columns)
 
     @property
+    def label_of_outer(self) -> str:
+        """The name of the groups of groups; empty without any."""
+        return ":".join(self.columns[: self.outer])
+
+    @property
     def count(self) -> int:
         """Number of groups."""
         return len(self.categories)
+
+    @property
+    def within(self) -> int:
+        """Number of groups within each group of groups; 0 without any."""
+        return prod(self.levels[self.outer :]) if self.outer else 0
 
     @property
     def sd(self) -> str:
@@ -48,7 +66,9 @@ class Grouping:
 
     @property
     def sds(self) -> tuple[str, ...]:
-        """Names of the sds of groups' effects, and of those on a slope."""
+        """Names of the sds: of groups of groups, of groups' effects, and of those on a slope."""
+        if self.outer:
+            return (f"sd({self.label_of_outer})", self.sd)
         return (self.sd, f"sd({self.label}:{self.slope})") if self.slope else (self.sd,)
 
     @property
@@ -56,6 +76,11 @@ class Grouping:
         """Names of the parameters that say how much groups differ: sds, perhaps a correlation."""
         both = self.slope and self.related
         return (*self.sds, f"cor({self.label}:{self.slope})") if both else self.sds
+
+    @property
+    def effects_of_outer(self) -> tuple[str, ...]:
+        """Names of the effects of groups of groups; none without any."""
+        return tuple(f"{self.label_of_outer}[{name}]" for name in self.outer_categories)
 
     @property
     def levels_of_effects(self) -> tuple[str, ...]:
@@ -69,8 +94,8 @@ class Grouping:
 
     @property
     def effects(self) -> tuple[str, ...]:
-        """Names of the groups' effects: those on the level, then those on a slope."""
-        return (*self.levels_of_effects, *self.slopes)
+        """Names of effects: of groups of groups, of groups on the level, and on a slope."""
+        return (*self.effects_of_outer, *self.levels_of_effects, *self.slopes)
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -89,6 +114,18 @@ class Grouping:
             group = group * count + own
         return np.where(there, group, -1)
 
+    def or_new(self, codes: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Return (n,), the group of codes of each column (n,), of which some may be no code.
+
+        Behind the groups comes a new one of each group of groups, and last a new one of a new one.
+        """
+        group, last = self.joined(codes), self.count + len(self.outer_categories)
+        if not self.outer:
+            return np.where(group < 0, last, group)
+        outer = replace(self, columns=self.columns[: self.outer], levels=self.levels[: self.outer])
+        whose = outer.joined(codes[: self.outer])
+        return np.where(group >= 0, group, np.where(whose >= 0, self.count + whose, last))
+
 
 def grouping_of(
     schema: Schema,
@@ -103,24 +140,17 @@ def grouping_of(
     """
     if not groups:
         return None
-    if len(groups) > 1:
-        message = "one grouping is available, (1 | g): write C(h) for the other one"
-        raise SpecError(POINTER, message)
-    effect, bar, name = groups[0]
+    effect, bar, name, outer = _nested(groups)
     slope = _slope_of(effect, bar, name, numbers)
-    plain = re.sub(r"`[^`]*`", "c", name)
-    if "/" in plain and plain.count("/") == 1 and not re.search(r"[*+:]", plain):
-        outer, inner = (part.strip() for part in name.rsplit("/", 1))
-        message = (
-            f"(1 | {name}): one sd of effects is estimated: write {outer} + (1 | {outer}:{inner}),"
-            f" or {outer} + (1 | {inner}) where no two have the same name"
-        )
+    if slope and outer:
+        message = f"slopes differ by groups of one kind: write ({effect} {bar} {name})"
         raise SpecError(POINTER, message)
-    if re.search(r"[/*+()]", plain):
+    if re.search(r"[/*+()]", _plain(name)):
         raise SpecError(POINTER, f"(1 | {name}): is not available: {REMEDY}")
     columns = [_column_of_groups(schema, unwritten(part), name) for part in crossed(name)]
     names = tuple(column.name for column in columns)
-    if len(names) == 1 and names[0] in used:
+    alone = 1 in (len(names), outer)
+    if alone and names[0] in used:
         message = f"{names[0]!r} is a covariate and groups the rows: leave one of the two out"
         raise SpecError(POINTER, message)
     if len(set(names)) < len(names):
@@ -134,9 +164,56 @@ def grouping_of(
             f" {most}: declare coarser ones"
         )
         raise SpecError(POINTER, message)
-    categories = tuple(":".join(each) for each in product(*(c.categories for c in columns)))
     levels = tuple(len(column.categories) for column in columns)
-    return Grouping(names, levels, categories, slope, bar == "|")
+    of_outer = _joined_names(columns[:outer]) if outer else ()
+    categories = _joined_names(columns)
+    return Grouping(names, levels, categories, slope, bar == "|", outer, of_outer)
+
+
+def _joined_names(columns: Sequence[BinaryColumn | CategoryColumn]) -> tuple[str, ...]:
+    """Return the names of all categories of columns crossed."""
+    return tuple(":".join(each) for each in product(*(column.categories for column in columns)))
+
+
+def _plain(name: str) -> str:
+    """Return what stands behind a bar with a letter for each name in backticks."""
+    return re.sub(r"`[^`]*`", "c", name)
+
+
+def _nested(groups: tuple[tuple[str, str, str], ...]) -> tuple[str, str, str, int]:
+    """Return what stands before and on the bar, the columns g:h, and how many are of outer groups.
+
+    (1 | g/h) is (1 | g) + (1 | g:h), as in lme4 and brms. Raises SpecError.
+    """
+    if len(groups) == 1:
+        effect, bar, name = groups[0]
+        parts = slashed(name)
+        if len(parts) == 1 or re.search(r"[*+()]", _plain(name)):
+            return effect, bar, name, 0
+        if len(parts) > 2:
+            first, second = parts[:2]
+            third = ":".join(parts[2:])
+            message = (
+                f"(1 | {name}): two sds of effects are estimated: write"
+                f" (1 | {first}/{second}:{third}), or {first} + (1 | {first}:{second}/{third})"
+            )
+            raise SpecError(POINTER, message)
+        return effect, bar, ":".join(parts), len(crossed(parts[0]))
+    ordered = sorted(groups, key=lambda group: len(crossed(group[2])))
+    (effect, bar, name), (inner_effect, _, inner_name), *others = ordered
+    outer, inner = crossed(name), crossed(inner_name)
+    rest = [part for part in inner if unwritten(part) not in map(unwritten, outer)]
+    nested = rest and len(outer) + len(rest) == len(inner)
+    if others or not nested or "/" in _plain(f"{name}{inner_name}"):
+        message = (
+            "groupings are one, (1 | g), or one within the other, (1 | g/h): write C(h) for another"
+            " one"
+        )
+        raise SpecError(POINTER, message)
+    if (effect, inner_effect) != ("1", "1"):
+        message = f"slopes differ by groups of one kind: write ({inner_effect} {bar} {inner_name})"
+        raise SpecError(POINTER, message)
+    return effect, bar, ":".join([*outer, *rest]), len(outer)
 
 
 def _slope_of(effect: str, bar: str, name: str, numbers: tuple[str, ...]) -> str:

@@ -27,9 +27,10 @@ _OTHERS = re.compile(r"[\w\s~+\-*:/^().,=\[\]]*")  # all that is in a formula be
 _FOLLOWED = re.compile(r"\s*(?:\(|=(?!=))")  # the name of a function, or of an option
 _PART = r"((?:`[^`]*`|\([^()|`]*\)|[^()|`])*)"
 _GROUPED = re.compile(
-    rf"(\+)?\s*\(\s*{_PART}(\|{{1,2}}){_PART}\)\s*(\+)?"
-)  # (1 | ward), and signs beside it
-_COLON = re.compile(r":(?=(?:[^`]*`[^`]*`)*[^`]*$)")  # one that is in no name
+    rf"(\+)?\s*\(\s*{_PART}(\|{{1,2}}){_PART}\)(?(1)|\s*\+?)"
+)  # (1 | ward), and the sign before it, or else behind it
+_UNQUOTED = r"(?=(?:[^`]*`[^`]*`)*[^`]*$)"  # behind a sign that is in no name
+_COLON, _SLASH = re.compile(f":{_UNQUOTED}"), re.compile(f"/{_UNQUOTED}")
 _PARTS = ("L", "M", "N")  # Unicode categories of what a name consists of
 _JOINERS = "_.\u200c\u200d"
 # names of functions as R and NumPy spell them
@@ -123,6 +124,11 @@ def crossed(text: str) -> list[str]:
     return [part.strip() for part in _COLON.split(text)]
 
 
+def slashed(text: str) -> list[str]:
+    """Return what g/h consists of as it is written, one part or more."""
+    return [part.strip() for part in _SLASH.split(text)]
+
+
 def unwritten(text: str) -> str:
     """Return a column's name without backticks."""
     return text[1:-1] if text.startswith("`") else text
@@ -155,7 +161,8 @@ def parse(formula: str, columns: tuple[str, ...] = ()) -> Parsed:
         raise SpecError(POINTER, f"longer than {MAX_LENGTH} characters")
     formula, groups = _without_groups(formula)
     _check_form(formula)
-    taken = {unwritten(part) for *_, name in groups for part in crossed(name)}
+    parts = [part for *_, name in groups for part in slashed(name)]
+    taken = {unwritten(column) for part in parts for column in crossed(part)}
     others = tuple(column for column in columns if column not in taken)
     whole, beside = _apart(_with_all_columns(formula, others))
     python_text, names = with_stand_ins(whole)
@@ -181,7 +188,7 @@ def _without_groups(formula: str) -> tuple[str, tuple[tuple[str, str, str], ...]
 
     def taken(match: re.Match[str]) -> str:
         groups.append((match[2].strip(), match[3], match[4].strip()))
-        return " + " if match[1] and match[5] else ""
+        return ""
 
     right = _GROUPED.sub(taken, right)
     if groups and not right.strip():

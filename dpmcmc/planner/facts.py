@@ -42,6 +42,7 @@ class PublicFacts:
         """Return the public facts that releases plan with."""
         prior = prior_of(self.form, len(self.form.start))[1]
         gaps, options = self.design.gaps, self.spec.model.options
+        grouping = self.design.grouping
         return Facts(
             self.known,
             self.form.max_row_norm,
@@ -52,8 +53,9 @@ class PublicFacts:
             known_scale=options.noise_scale is not None or options.dispersion is not None,
             unit_rows=self.design.schema.unit_rows,
             persons=self.design.schema.unit != ROW,
-            groups=0 if self.design.grouping is None else self.design.grouping.count,
+            groups=0 if grouping is None else grouping.count,
             effects=2 if self.design.slope else 1,
+            outer_groups=0 if grouping is None else len(grouping.outer_categories),
         )
 
     def assumptions(self, spec: JobSpec) -> Assumptions:

@@ -342,10 +342,8 @@ class StoredRelease:
             if name not in prior:
                 continue
             scale, df = half(prior[name], at("/prior", name))
-            if isinstance(stored, Arrow) and k:
-                stored = replace(stored, slope_sd=scale / unit, slope_df=df)
-            elif isinstance(stored, Arrow):
-                stored = replace(stored, prior_sd=scale / unit, df=df)
+            if isinstance(stored, Arrow):
+                stored = stored.with_prior_of(k, scale / unit, df)
             elif isinstance(stored, Quadratic) and stored.smooth_priors is not None:
                 priors = stored.smooth_priors.copy()
                 priors[:, k] = scale / unit, df
@@ -360,7 +358,8 @@ class StoredRelease:
         if grouping is None:
             return held
         return {
-            **dict.fromkeys(grouping.levels_of_effects, grouping.sds[0]),
+            **dict.fromkeys(grouping.effects_of_outer, grouping.sds[0]),
+            **dict.fromkeys(grouping.levels_of_effects, grouping.sd),
             **dict.fromkeys(grouping.slopes, grouping.sds[-1]),
             **dict.fromkeys(grouping.law[len(grouping.sds) :], grouping.sd),
         }

@@ -144,7 +144,7 @@ class Facts:
     family: of the model. gaps: whether rows may be left out for missing codes. holders: see Schema.
     known_scale: whether the model's noise scale or dispersion is given. unit_rows: see Schema.
     persons: whether persons are protected, whose order says nothing. groups: how many `(1 | ward)`
-    has; else 0. effects: how many each of them has.
+    has; else 0. effects: how many each of them has. outer_groups: how many hold these, or 0.
     """
 
     assumptions: Assumptions
@@ -158,6 +158,7 @@ class Facts:
     persons: bool = False
     groups: int = 0
     effects: int = 1
+    outer_groups: int = 0
 
 
 Options = TypeVar("Options")

@@ -18,7 +18,7 @@ from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import newton_path
 from dpmcmc.releases.design_rows import DesignRows, HeldRows
-from dpmcmc.releases.grouped_posterior import Arrow, Curve, Part
+from dpmcmc.releases.grouped_posterior import Arrow, Curve, Part, unseen_of_nested
 
 BLOCK_ROWS = 8192
 # parts of mu^2: of the path without groups, of the joint steps that find the place, of the last
@@ -50,13 +50,15 @@ class Groups:
     """Groups of opened rows. count: of them. prior_sds: of the sds of their effects, half normal.
 
     slope: number of the coefficient that differs by group, 0 for none. related: whether both
-    effects of a group may hang together.
+    effects of a group may hang together. within: number of groups within each outer one, whose sd
+    is then the first; 0 without outer ones.
     """
 
     count: int
     prior_sds: tuple[float, ...]
     slope: int = 0
     related: bool = True
+    within: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +91,20 @@ def usual_steps(cells: int, rows: int, noise_multiplier: float) -> int:
     return MANY_STEPS if rows / noise_multiplier**2 / cells > GENEROUS else FEW_STEPS
 
 
-def hidden(cells: int, rows: int, z: float, link: str, effects: int) -> bool:
-    """Return whether a group of usual size is expected not to stand out of the noise.
+def hidden(cells: int, rows: int, z: float, link: str, effects: int, outer: int = 0) -> bool:
+    """Return whether groups of usual size are expected not to stand out of the noise.
 
-    z: noise multiplier of all of a job. link: of the family. effects: of each group.
+    z: noise multiplier of all of a job. link: of the family. effects: of each group. outer: number
+    of groups of groups, 0 without: many small groups then tell together how much they differ.
     """
     long = math.sqrt((1.0 + OWN) / OWN * effects)
     noise = 2.0 * FAR_CLIP * long * z / math.sqrt(LAST_SHARE * LAST_PARTS[0])
-    each = rows / cells
-    return USUAL_SDS[link] ** 2 * each**2 / (each + noise**2) < 1.0
+    each, usual = rows / cells, USUAL_SDS[link] ** 2
+    known = each**2 / (each + noise**2)
+    if not outer:
+        return usual * known < 1.0
+    variances = np.full(2, usual)
+    return bool(unseen_of_nested(np.full(cells, known), variances, cells // outer))
 
 
 def multipliers(z: float, steps: int) -> tuple[float, float, float]:
@@ -303,13 +310,15 @@ def _stored(
         scaled=scaled,
         spread=told,
         quadratic=rows.family.quadratic,
-        prior_sd=rows.groups.prior_sds[0],
+        prior_sd=rows.groups.prior_sds[-1 if rows.groups.within else 0],
         df=0.0,
         noise_multiplier=z,
         tempering=rows.tempering,
         slope=rows.groups.slope,
         slope_sd=rows.groups.prior_sds[-1],
         related=rows.groups.related,
+        within=rows.groups.within,
+        outer_sd=rows.groups.prior_sds[0],
     )
 
 

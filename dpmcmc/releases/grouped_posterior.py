@@ -45,6 +45,9 @@ LEAST_WIDE, WIDER = 0.1, 1.7
 LEAST_ROWS, LEAST_SDS, HIDDEN_SDS, SIZES = 0.3, 0.05, 6.0, 200
 CLEAR = 2.0  # sds of noise, by which a group's rows are seen
 LEAST_SEEN = 3  # groups that stand out, or nothing is told of how much groups differ
+# of groups within groups, of which many small ones tell together what each hides: half of what one
+# that just stands out tells of the logarithm of their sd
+OF_ONE_SEEN = 0.25
 # of a slope's covariate, variance within groups over that of all: at least, at most, and of a group
 LEAST_SPREAD, MOST_SPREAD, LEAST_WITHIN = 0.05, 20.0, 0.1
 NO_LIKELIHOOD = -1e300  # its logarithm, so that the prior decides where there is none at all
@@ -68,7 +71,9 @@ class Arrow:
     quadratic: whether the likelihood is. prior_sd: scale of the prior of the sd of effects; df:
     degrees of freedom of the half t that it is, 0 for a half normal. slope: number of the
     coefficient that differs by group, 0 for none; slope_sd, slope_df: of the prior of the sd of its
-    effects. related: whether both effects of a group may hang together.
+    effects. related: whether both effects of a group may hang together. within: number of groups
+    within each outer one, of which one lies behind the other; 0 without outer ones. outer_sd,
+    outer_df: of the prior of the sd of outer groups' effects.
     """
 
     place: Floats
@@ -97,6 +102,9 @@ class Arrow:
     slope_sd: float = 0.0
     slope_df: float = 0.0
     related: bool = True
+    within: int = 0
+    outer_sd: float = 0.0
+    outer_df: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as lists and numbers that JSON can hold."""
@@ -138,8 +146,22 @@ class Arrow:
     @property
     def prior(self) -> Prior:
         """The prior of how much effects differ."""
+        if self.within:
+            sds, dfs = (self.outer_sd, self.prior_sd), (self.outer_df, self.df)
+            return Prior(sds, dfs, False, self.within)
         scales = (self.prior_sd, self.slope_sd)[: self.each]
         return Prior(scales, (self.df, self.slope_df)[: self.each], self.related)
+
+    def with_prior_of(self, number: int, scale: float, df: float) -> "Arrow":
+        """Return the release with another half-t prior of an sd; half normal where df is 0.
+
+        number: of the sd in the law of effects.
+        """
+        if self.within and number == 0:
+            return replace(self, outer_sd=scale, outer_df=df)
+        if self.slope and number == 1:
+            return replace(self, slope_sd=scale, slope_df=df)
+        return replace(self, prior_sd=scale, df=df)
 
     def seen_cells(self, i: int = 0, j: int = 0) -> tuple[Floats, float]:
         """Return a number of the curvature of each group (g,) from all that tell it, and its noise.
@@ -350,11 +372,18 @@ class Effects:
     """Normals of effects (k g,) whose precision is diagonal by groups but for a few directions.
 
     It is q + rows^T core rows, q (k, k, g), rows (r, k g), core (r, r) symmetric: a positive
-    matrix, though core need not be one.
+    matrix, though core need not be one. Of groups within groups, whose outer groups' effects are
+    integrated out, it is that less `shared` for each pair of groups within one (where k is 1).
+    left: (outer,), what that leaves of 1 along the mean of an outer group, q scaled to 1.
     """
 
-    def __init__(self, q: Floats, rows: Floats, core: Floats) -> None:
+    def __init__(self, q: Floats, rows: Floats, core: Floats, left: Floats | None = None) -> None:
         self._roots = roots(inverse(q))
+        self._means, self._more = np.zeros((0, 0)), np.zeros(0)
+        if left is not None:
+            means = self._roots.reshape(len(left), -1)
+            self._means = means / np.linalg.norm(means, axis=1, keepdims=True)
+            self._more = left**-0.5 - 1.0
         ways, sizes = np.linalg.qr(self._back(rows).T)
         values, turned = np.linalg.eigh(sizes @ core @ sizes.T)
         self._ways = ways @ turned
@@ -362,23 +391,40 @@ class Effects:
 
     def _back(self, values: Floats) -> Floats:
         """Return the transposed roots times values (..., k g)."""
-        return by_blocks(self._roots.swapaxes(0, 1), values)
+        return self._with_means(by_blocks(self._roots.swapaxes(0, 1), values))
+
+    def _front(self, values: Floats) -> Floats:
+        """Return the roots times values (..., k g)."""
+        return by_blocks(self._roots, self._with_means(values))
+
+    def _with_means(self, values: Floats) -> Floats:
+        """Return values (..., k g), stretched along the mean of each outer group."""
+        if not len(self._more):
+            return values
+        apart = values.reshape(*values.shape[:-1], *self._means.shape)
+        along = self._more * (apart * self._means).sum(axis=-1)
+        return np.asarray((apart + along[..., None] * self._means).reshape(values.shape))
 
     def solved(self, pulled: Floats) -> Floats:
         """Return (..., k g): covariance times pulled (..., k g)."""
         own = self._back(pulled)
         along = (own @ self._ways) * (self._kept - 1.0)
-        return by_blocks(self._roots, own + along @ self._ways.T)
+        return self._front(own + along @ self._ways.T)
 
     def drawn(self, normals: Floats) -> Floats:
         """Return draws (..., k g) around 0, of standard normals (..., k g)."""
         along = (normals @ self._ways) * (np.sqrt(self._kept) - 1.0)
-        return by_blocks(self._roots, normals + along @ self._ways.T)
+        return self._front(normals + along @ self._ways.T)
 
     @property
     def covariances(self) -> Floats:
         """Return (k, k, g), of the effects of each group."""
         k, _, g = self._roots.shape
+        if len(self._more):
+            alone = self._roots.ravel() ** 2
+            own = 1.0 + ((2.0 + self._more) * self._more)[:, None] * self._means**2
+            low = (self._kept - 1.0) @ self._front(self._ways.T) ** 2
+            return np.maximum(alone * own.ravel() + low, LEAST_KEPT * alone)[None, None]
         ways = self._ways.reshape(k, g, -1)
         inner = np.einsum("igr,jgr,r->ijg", ways, ways, self._kept - 1.0)
         inner = inner + np.eye(k)[:, :, None]
@@ -459,7 +505,8 @@ class Part:
         turned = turned - made.across.T @ np.linalg.solve(inner, made.across @ arrow.effects)
         made = replace(made, turned=turned)
         if laws is None:
-            laws = made.laws if arrow.each == 1 else laws_near(arrow.prior, made.log_likelihoods)
+            alone = len(arrow.prior.scales) == 1
+            laws = made.laws if alone else laws_near(arrow.prior, made.log_likelihoods)
         weights = laws.weighed(made.log_likelihoods(laws.values))
         return replace(made, laws=laws, weights=weights)
 
@@ -485,7 +532,21 @@ class Part:
     def of_effects(self, law: Floats, *, coefficients: bool = False) -> Effects:
         """Return effects' normals given their law (h,). coefficients: whether given these too."""
         rows, core = (self.tilted, self.known) if coefficients else self._directions()
-        return Effects(self.own + self._held(law[None])[0][:, :, None], rows, core)
+        held = self._held(law[None])
+        q = self.own + held[0][:, :, None]
+        if not self.arrow.within:
+            return Effects(q, rows, core)
+        return Effects(q, rows, core, self._left_of_means(law[None], 1.0 / q[0])[0])
+
+    def _left_of_means(self, laws: Floats, variances: Floats) -> Floats:
+        """Return (n, outer): what is left of a precision along the mean of each outer group.
+
+        variances: (n, g) of effects given those of outer groups, by laws (n, h). Written so that
+        nothing cancels where outer groups differ far more than those within them.
+        """
+        left, within = self.arrow.prior.left_of_means(laws)[:, None], self.arrow.within
+        by_rows = (self.own[0, 0] * variances).reshape(len(laws), -1, within).mean(axis=2)
+        return np.asarray(left + (1.0 - left) * by_rows)
 
     def log_likelihoods(self, laws: Floats) -> Floats:
         """Return (n,) of laws of effects (n, h), effects and coefficients integrated out."""
@@ -507,15 +568,30 @@ class Part:
             for j in range(k):
                 sums += variances[i, j] @ (apart[first, i] * apart[second, j]).T
                 pulled[:, i] += variances[i, j] * self.turned[j * g : (j + 1) * g]
+        of_means = 0.0
+        if self.arrow.within:
+            left = self._left_of_means(laws, variances[0, 0])
+            share = self.arrow.prior.left_of_means(laws)
+            shared = (held[:, 0, 0] * (1.0 - share) / self.arrow.within)[:, None] / left
+            cut = (len(laws), -1, self.arrow.within)
+            along = np.stack(
+                [(variances[0, 0] * row).reshape(cut).sum(axis=2) for row in rows], axis=1
+            )  # (n, r, outer)
+            sums += ((along * shared[:, None]) @ along.swapaxes(1, 2))[:, first, second]
+            means = shared * pulled.reshape(cut).sum(axis=2)
+            pulled[:, 0] += variances[0, 0] * np.repeat(means, self.arrow.within, axis=1)
+            of_means = left.shape[1] * np.log(share) - np.log(left).sum(axis=1)
         where = np.zeros((r, r), np.int64)
         where[first, second] = where[second, first] = np.arange(len(first))
         inside = np.eye(r) + core @ sums[:, where]
         flat = pulled.reshape(len(laws), -1)
         across = flat @ rows.T
-        left = (across[:, None] @ np.linalg.solve(inside, core @ across[..., None]))[:, 0, 0]
-        sizes = log_sizes(variances).sum(axis=1)
+        by_coefficients = (across[:, None] @ np.linalg.solve(inside, core @ across[..., None]))[
+            :, 0, 0
+        ]
+        sizes = log_sizes(variances).sum(axis=1) + of_means
         sizes = sizes + g * np.linalg.slogdet(held)[1] - np.linalg.slogdet(inside)[1]
-        return np.asarray(0.5 * (flat @ self.turned - left + sizes))
+        return np.asarray(0.5 * (flat @ self.turned - by_coefficients + sizes))
 
     def middle(self) -> Floats:
         """Return the posterior mean (h,) of the law of effects."""
@@ -623,7 +699,10 @@ class GroupedMixture:
             away = np.concatenate((moves, effects - release.effects), axis=1)
             columns.append(self._log_scales(part, away, random)[:, None])
         turned = release.turn @ effects.reshape(len(effects), release.each, -1)
-        return np.concatenate((*columns, laws, turned.reshape(effects.shape)), axis=1)
+        turned = turned.reshape(effects.shape)
+        if release.within:
+            turned = _apart(turned, laws, release, random)
+        return np.concatenate((*columns, laws, turned), axis=1)
 
     def _log_scales(self, part: Part, away: Floats, random: RandomSource) -> Floats:
         """Return log scales (n,) from the mean square, minus what the move explains.
@@ -638,6 +717,19 @@ class GroupedMixture:
         kept = 1.0 / (1.0 + variance * precision)
         normals = random.normals((len(logs),))
         return np.asarray(kept * logs + (1 - kept) * mean + math.sqrt(variance * kept) * normals)
+
+
+def _apart(effects: Floats, laws: Floats, arrow: Arrow, random: RandomSource) -> Floats:
+    """Return draws (n, outer + g) of the effects of outer groups, and of groups within these.
+
+    effects: (n, g) of both together, which rows tell. laws: (n, 2).
+    """
+    cells = effects.reshape(len(effects), -1, arrow.within)
+    left = arrow.prior.left_of_means(laws)[:, None]
+    sd = laws[:, :1] * np.sqrt(left)
+    outer = (1.0 - left) * cells.mean(axis=2)
+    outer = outer + sd * random.normals(outer.shape)
+    return np.concatenate((outer, (cells - outer[:, :, None]).reshape(effects.shape)), axis=1)
 
 
 def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judged:
@@ -667,14 +759,22 @@ def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judged:
     if hidden:
         remarks = (
             f"{hidden} of {g} groups have too few rows beside the noise: they are shrunk to the"
-            " mean of all"
+            f" mean of {'their outer group' if arrow.within else 'all'}"
         )
         if d > 1 and hidden >= MANY_HIDDEN * g:
             remarks += (
                 ", and where groups and covariates go together, coefficients are nearer to those of"
                 " a model without groups"
             )
-    fault, sentence, more = _fault(arrow, curve, step, rows_own, g - hidden)
+    unseen = ""
+    if arrow.within:
+        unseen = unseen_of_nested(known[0], differ[0] * (law / law[1]) ** 2, arrow.within)
+    elif g - hidden < min(LEAST_SEEN, g - 1):
+        unseen = (
+            f"{g - hidden} of {g} groups stand out of the noise, which tells nothing of how much"
+            " groups differ"
+        )
+    fault, sentence, more = _fault(arrow, curve, step, rows_own, unseen)
     if arrow.slope and not stands[1].all():
         flat = int((~stands[1]).sum())
         also = f"slopes of {flat} of {g} groups are told by their prior more than by their rows"
@@ -682,15 +782,35 @@ def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judged:
     return Judged(not fault, share, sentence, fault, more, remarks)
 
 
+def unseen_of_nested(known: Floats, differ: Floats, within: int) -> str:
+    """Return a sentence where an sd of groups within groups is not told by rows; else nothing.
+
+    known: (g,) precisions of effects by rows. differ: (2,) variances of the effects of outer groups
+    and of groups within one.
+    """
+    outer, inner = (float(part) for part in differ)
+    of_means = (known / (1.0 + known * inner)).reshape(-1, within).sum(axis=1)
+    for each, variance, who in (
+        (of_means, outer, "outer groups"),
+        (known, inner, "groups within outer ones"),
+    ):
+        told = float(((each * variance / (1.0 + each * variance)) ** 2).sum())
+        if told < OF_ONE_SEEN * min(LEAST_SEEN, len(each) - 1):
+            return (
+                f"{who} do not stand out of the noise, which tells nothing of how much they differ"
+            )
+    return ""
+
+
 def _fault(
-    arrow: Arrow, curve: "Curve", step: Floats, variances: Floats, seen: int
+    arrow: Arrow, curve: "Curve", step: Floats, variances: Floats, unseen: str
 ) -> tuple[Fault, str, float | None]:
     """Return the kind of problem, a sentence, and the noise precision factor that would mend it.
 
-    step: (p,), from where rows were evaluated last. variances: (p,) of scores of rows. seen: groups
-    that stand out of the noise.
+    step: (p,), from where rows were evaluated last. variances: (p,) of scores of rows. unseen: a
+    sentence where they do not tell how much groups differ.
     """
-    d, g = arrow.size
+    d = arrow.size[0]
     change = math.sqrt(max(float(curve.of(step)), 0.0) / arrow.rows)
     if not arrow.quadratic and change > MAX_LAST_STEP:
         return "place", "the last Newton step was long: where the posterior is was not found", None
@@ -698,12 +818,8 @@ def _fault(
     if blur > MAX_CURVATURE_NOISE:
         sentence = "rows do not stand out of the noise of the curvature"
         return "noise", sentence, blur / MAX_CURVATURE_NOISE
-    if seen < min(LEAST_SEEN, g - 1):
-        sentence = (
-            f"{seen} of {g} groups stand out of the noise, which tells nothing of how much groups"
-            " differ"
-        )
-        return "noise", sentence, None
+    if unseen:
+        return "noise", unseen, None
     known = float(np.mean(variances[:d])) + float(arrow.sds[0]) ** 2
     left = float(arrow.left[0]) / math.sqrt(known)
     if left > MAX_LEFT:

@@ -2,7 +2,8 @@
 
 Sds have half-normal or half-t priors, the correlation that of Lewandowski, Kurowicka and Joe 2009
 (LKJ) with shape 2. All is a prior of a prior, and so free after a release. Laws (n, h) are sds, and
-behind two of them their correlation where it is estimated.
+behind two of them their correlation where it is estimated. Of groups within groups they are the sd
+of outer groups and that of groups within one.
 """
 
 import math
@@ -21,28 +22,38 @@ LKJ = 2.0  # shape: of the density (1 - correlation^2)^(LKJ - 1)
 LEAST_SIZE = 1e-12  # of a determinant, over that without correlations
 MOST_Z = 2.6  # of the inverse hyperbolic tangent of a correlation: .989
 COARSE, FINE = (14, 14, 9), (14, 14, 12)  # numbers of two sds and of correlations that are tried
+FINE_NESTED = (24, 24)  # of groups within groups: few outer ones leave a long tail
 NEAR = 6.5  # logarithm of a weight over the largest, below which laws are left out
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
     """A prior of laws. scales, dfs: of the priors of sds, half normal where df is 0. related:
-    whether a correlation is estimated; it is 0 where it is not."""
+    whether a correlation is estimated; it is 0 where it is not. within: number of groups within
+    each outer one, 0 without outer ones."""
 
     scales: tuple[float, ...]
     dfs: tuple[float, ...]
     related: bool
+    within: int = 0
 
     def precisions(self, laws: Floats) -> Floats:
-        """Return (n, k, k) precisions of a group's effects."""
-        k = len(self.scales)
-        if k == 1:
-            return laws[:, :, None] ** -2.0
+        """Return (n, k, k) precisions of a group's effects, given those of its outer group."""
+        if len(self.scales) == 1 or self.within:
+            return laws[:, -1:, None] ** -2.0
         sds, cross = laws[:, :2], laws[:, 2] if self.related else np.zeros(len(laws))
         shape = np.empty((len(laws), 2, 2))
         shape[:, 0, 0] = shape[:, 1, 1] = 1.0 / (1.0 - cross**2)
         shape[:, 0, 1] = shape[:, 1, 0] = -cross / (1.0 - cross**2)
         return np.asarray(shape / sds[:, :, None] / sds[:, None, :])
+
+    def left_of_means(self, laws: Floats) -> Floats:
+        """Return (n,), of the precision of groups' effects what is left for their mean over an
+        outer group, whose own effect is integrated out."""
+        if not self.within:
+            return np.ones(len(laws))
+        outer, own = (laws**2).T
+        return np.asarray(own / (own + self.within * outer))
 
     def logs(self, laws: Floats) -> Floats:
         """Return log densities (n,) by logs of sds and by the arctanh of the correlation."""
@@ -94,13 +105,13 @@ def laws_of_one(prior: Prior) -> Laws:
 
 
 def laws_near(prior: Prior, likelihoods: Callable[[Floats], Floats]) -> Laws:
-    """Return the laws of two effects of a group that are not improbable: a coarse grid tells where
-    they are, and a fine one is laid there. likelihoods: their logs (n,), of laws (n, h)."""
-    h = 3 if prior.related else 2
+    """Return the laws of two sds that are not improbable: a coarse grid tells where they are, and a
+    fine one is laid there. likelihoods: their logs (n,), of laws (n, h)."""
+    h, fine = 3 if prior.related else 2, FINE_NESTED if prior.within else FINE
     grids = [grid_of(scale, df) for scale, df in zip(prior.scales, prior.dfs, strict=True)]
     ends = [*((math.log(grid[0]), math.log(grid[-1])) for grid in grids), (-MOST_Z, MOST_Z)][:h]
     laws = Laws(np.zeros((0, h)), np.zeros(0), ())
-    for counts in (COARSE, COARSE, FINE):  # the first one may miss how narrow they are
+    for counts in (COARSE, COARSE, fine):  # the first one may miss how narrow they are
         axes = [np.linspace(*end, count) for end, count in zip(ends, counts, strict=False)]
         points = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
         values = np.exp(points)

@@ -546,7 +546,7 @@ def _groups(design: Design, spec: JobSpec, unit: float) -> grouped.Groups | None
         return None
     groups, sds = design.grouping, MODELS[spec.model.family].prior(design, spec.model)[1]
     scales = tuple((sds[-len(groups.sds) :] / unit).tolist())
-    return grouped.Groups(groups.count, scales, design.slope, groups.related)
+    return grouped.Groups(groups.count, scales, design.slope, groups.related, groups.within)
 
 
 def _largest_slope(family: Family, classes: int, most: float) -> float | tuple[float, float] | None:
@@ -749,7 +749,8 @@ def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) 
     more = more if real else 1.0
     if facts.groups:
         link, rows = FAMILIES[facts.family].link, facts.assumptions.rows
-        if grouped.hidden(facts.groups, rows, noise_multiplier, link, facts.effects):
+        each, outer = facts.effects, facts.outer_groups
+        if grouped.hidden(facts.groups, rows, noise_multiplier, link, each, outer):
             return True
     return _hidden(options, facts, noise_multiplier, more)
 

@@ -17,6 +17,7 @@ METADATA: dict[str, Any] = {
     "columns": [
         {"name": "x", "type": "number", "lower": -2, "upper": 2},
         {"name": "ward", "type": "category", "categories": list(WARDS)},
+        {"name": "part", "type": "category", "categories": ["a", "b"]},
         {"name": "y", "type": "number", "lower": 0, "upper": 40},
     ],
 }
@@ -28,8 +29,9 @@ def dataset(house: House) -> str:
     ward, x = rng.choice(WARDS, ROWS), rng.uniform(-2, 2, ROWS)
     effects = np.array([EFFECTS[name] for name in ward])
     y = 20.0 + SLOPE * x + effects + rng.normal(0, 2, ROWS)
-    lines = [f"{a:.4f},{b},{c:.4f}" for a, b, c in zip(x, ward, y, strict=True)]
-    rows = "\n".join(["x,ward,y", *lines, ""]).encode()
+    part = np.where(np.arange(ROWS) % 2, "a", "b")
+    lines = [f"{a:.4f},{b},{p},{c:.4f}" for a, b, p, c in zip(x, ward, part, y, strict=True)]
+    rows = "\n".join(["x,ward,part,y", *lines, ""]).encode()
     files: list[Any] = [
         ("metadata", (None, json.dumps(METADATA))),
         ("file", ("rows.csv", rows)),
@@ -102,10 +104,30 @@ def test_a_job_with_slopes_of_groups_gives_both_sds_and_their_correlation(
     assert high - low == pytest.approx(2 * SLOPE, abs=1.0)
 
 
+def test_a_job_with_groups_within_groups_gives_both_sds_and_predictions_of_new_ones(
+    house: House, dataset: str
+) -> None:
+    analyst = house.user("analyst")
+    body = body_of(dataset, "y ~ x + (1 | ward/part)", prior={"sd(ward:part)": "normal(0, 1)"})
+    job, told = succeeded(house, analyst, body)
+    names = [f"ward[{name}]" for name in WARDS]
+    inner = [f"ward:part[{name}:{part}]" for name in WARDS for part in "ab"]
+    laws = ["sd(ward)", "sd(ward:part)"]
+    assert list(told) == ["Intercept", "x", "log_sigma", *laws, *names, *inner]
+    assert told["sd(ward)"]["mean"] > 1.5 > told["sd(ward:part)"]["mean"]  # no part differs
+    given = [{"x": 0, "ward": "west", "part": "a"}, {"x": 0, "ward": "west"}, {"x": 0}]
+    free = analyst.post(f"/v1/jobs/{job}/posteriors", json={"given": given, "num_draws": 500})
+    assert free.status_code == 200, free.text
+    known, part, new = (one["expected"] for one in free.json()["predictions"])
+    assert known["mean"] == pytest.approx(23.0, abs=0.7)
+    assert known["sd"] < part["sd"] < new["sd"]
+
+
 def test_what_groups_cannot_have_is_refused_at_its_field(house: House, dataset: str) -> None:
     analyst = house.user("analyst")
     for body, remedy in (
         (body_of(dataset, "y ~ (x | ward)"), "write x + (x | ward)"),
+        (body_of(dataset, "y ~ x + (x | ward/part)"), "write (x | ward:part)"),
         (body_of(dataset, "y ~ ward + (1 | ward)"), "leave one of the two out"),
         (body_of(dataset, "y ~ x + (1 | ward)", family="student_t"), "C(ward)"),
     ):

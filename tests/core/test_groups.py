@@ -26,7 +26,7 @@ from dpmcmc.mechanisms.joint_sums import rounding
 from dpmcmc.mechanisms.sums import digits_of
 from dpmcmc.posterior.free.priors import CoefficientPrior
 from dpmcmc.privacy.noise import SystemRandom
-from dpmcmc.releases.grouped_posterior import Arrow, Part, judge
+from dpmcmc.releases.grouped_posterior import Arrow, Part, judge, unseen_of_nested
 
 WARDS = 12
 NAMES = tuple(f"ward {k}" for k in range(WARDS))
@@ -137,13 +137,18 @@ def test_a_formula_names_groups_that_are_no_columns_of_the_design():
         ("y ~ x + (x - 1 | ward)", "write (x || ward)"),
         ("y ~ x + I(x^2) + (x + I(x^2) | ward)", "write (x | ward), and I(x^2):h"),
         ("y ~ poly(x, 2) + (poly(x, 2) | ward)", "is of a number with a slope of its own"),
-        ("y ~ (1 | ward/x)", "write ward + (1 | ward:x), or ward + (1 | x)"),
+        ("y ~ (1 | ward/x)", "'x' is a number"),
+        ("y ~ (1 | ward/x/y)", "write (1 | ward/x:y), or ward + (1 | ward:x/y)"),
+        ("y ~ x + (x | ward/x)", "write (x | ward:x)"),
+        ("y ~ (x | ward) + (1 | ward:x)", "slopes differ by groups of one kind"),
+        ("y ~ (1 | ward/ward)", "names a column twice"),
+        ("y ~ (1 | ward) + (1 | ward)", "or one within the other, (1 | g/h)"),
         ("y ~ (1 | ward*x)", "write (1 | g)"),
         ("y ~ (1 | ward:ward)", "names a column twice"),
         ("y ~ (1 | ward:x)", "'x' is a number"),
         ("y ~ (x || ward)", "write x + (x || ward)"),
         ("y ~ (1 + x | ward)", "x:h by few categories"),
-        ("y ~ (1 | ward) + (1 | x)", "one grouping"),
+        ("y ~ (1 | ward) + (1 | x)", "or one within the other, (1 | g/h)"),
         ("y ~ (1 | x)", "'x' is a number"),
         ("y ~ (1 | wards)", "did you mean 'ward'"),
         ("y ~ C(ward) + (1 | ward)", "leave one of the two out"),
@@ -156,6 +161,32 @@ def test_groups_that_are_not_available_are_refused_with_what_to_write(formula, r
     with pytest.raises(SpecError) as refused:
         make_design(wards("linear", 50).schema, formula)
     assert remedy in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        "(1 | region/`the ward`)",
+        "(1 | region) + (1 | region:`the ward`)",
+        "(1 | `the ward`:region) + (1 | region)",
+        "(1 | region / `the ward`)",
+    ],
+)
+def test_groups_within_groups_are_written_as_one_term_or_as_two(terms):
+    schema = crossed_wards(50)[1]
+    design = make_design(schema, f"y ~ {terms}")
+    assert design == make_design(schema, "y ~ (1 | region/`the ward`)")
+    assert design.sds == ("sd(region)", "sd(region:the ward)")
+    effects = design.grouping.effects
+    assert effects[:3] == ("region[a]", "region[b]", "region[c]")
+    assert (effects[3], effects[-1], len(effects)) == (
+        "region:the ward[a:w1]",
+        "region:the ward[c:w4]",
+        15,
+    )
+    for other, refusal in (("region", "leave one of the two out"), (".", "and there is none")):
+        with pytest.raises(SpecError, match=refusal):
+            make_design(schema, f"y ~ {other} + {terms}")
 
 
 def crossed_wards(rows=6000):
@@ -506,7 +537,104 @@ def test_rows_with_a_missing_code_are_left_out():
     assert low < TRUTH["linear"][1] < high
 
 
-def arrow_of(d, g, seed, slope=0):
+def exact_nested(made, sds_of_prior=(15.0, 15.0), count=40):
+    """Moments without privacy of intercept, sds, regions' and wards' effects, by dense matrices.
+
+    Of a linear model with flat priors of the intercept and half normal ones of both sds, which a
+    grid takes in turn; the sd of residuals is that within wards.
+    """
+    data = made[0]
+    region = np.unique(data["region"], return_inverse=True)[1]
+    cell = 4 * region + np.unique(data["the ward"], return_inverse=True)[1]
+    n, y = len(region), data["y"]
+    design = np.column_stack((np.ones(n), np.eye(3)[region], np.eye(12)[cell]))
+    means = np.bincount(cell, y) / np.bincount(cell)
+    variance = ((y - means[cell]) ** 2).sum() / (n - 12)
+    gram, pulled = design.T @ design / variance, design.T @ y / variance
+    logs, parts = [], []
+    for outer in np.geomspace(0.3, 60, count):
+        for inner in np.geomspace(0.3, 20, count):
+            known = np.concatenate(([1e-9], np.full(3, outer**-2), np.full(12, inner**-2)))
+            covariance = np.linalg.inv(gram + np.diag(known))
+            mean = covariance @ pulled
+            log = 0.5 * (np.log(known).sum() + np.linalg.slogdet(covariance)[1] + pulled @ mean)
+            log -= 0.5 * ((outer / sds_of_prior[0]) ** 2 + (inner / sds_of_prior[1]) ** 2)
+            logs.append(log + math.log(outer * inner))
+            whole = np.concatenate((mean[:1], [outer, inner], mean[1:]))
+            spread = np.diag(covariance)
+            parts.append((whole, np.concatenate((spread[:1], [0, 0], spread[1:]))))
+    weights = np.exp(np.array(logs) - max(logs))
+    weights /= weights.sum()
+    middles, spreads = (np.array(each) for each in zip(*parts, strict=True))
+    mean = weights @ middles
+    return mean, np.sqrt(weights @ (spreads + (middles - mean) ** 2))
+
+
+def test_with_hardly_any_noise_groups_within_groups_have_the_posterior_without_privacy():
+    made = crossed_wards()
+    data, schema, effects = made
+    formula = "y ~ (1 | region/`the ward`)"
+    fit = sample(formula, data, schema, epsilon=1e6, delta=1e-6, accept_low_quality=True)
+    parameters = fit.plan.parameters
+    assert parameters[2:4] == ("sd(region)", "sd(region:the ward)")
+    draws = np.delete(fit.on().reshape(-1, len(parameters)), 1, axis=1)  # without log_sigma
+    mean, sds = exact_nested(made)
+    assert np.abs((draws.mean(axis=0) - mean) / sds).max() < 0.1
+    assert np.abs(np.log(draws.std(axis=0) / sds)).max() < 0.1
+    settings = [{"region": "b", "the ward": "w3"}, {"region": "b"}, {"the ward": "w3"}, {}]
+    known, ward, *new = (p.expected for p in fit.predict(settings))
+    assert known.mean == pytest.approx(25 + effects[1, 2], abs=0.3)
+    assert ward.mean == pytest.approx(25 + effects[1].mean(), abs=1.5)
+    at = [parameters.index(f"region:the ward[b:w{k}]") - 1 for k in (1, 2, 3, 4)]
+    levels = draws[:, :1] + draws[:, [4]] + draws[:, at]
+    assert known.sd == pytest.approx(levels[:, 2].std(), rel=0.1)
+    alike = np.sqrt((draws[:, 0] + draws[:, 4]).var() + (draws[:, 2] ** 2).mean())
+    assert ward.sd == pytest.approx(alike, rel=0.1)
+    wide = np.sqrt(draws[:, 0].var() + (draws[:, 1:3] ** 2).mean(axis=0).sum())
+    assert [each.sd for each in new] == pytest.approx([wide, wide], rel=0.1)
+
+
+def test_both_sds_of_groups_within_groups_have_priors_of_their_own():
+    data, schema, _ = crossed_wards()
+    formula = "y ~ (1 | region/`the ward`)"
+    cost = [
+        plan(each, schema, epsilon=8.0, delta=1e-6, family="linear").cost.epsilon
+        for each in (formula, "y ~ (1 | region:`the ward`)")
+    ]
+    assert cost[0] == cost[1]
+    fit = sample(
+        formula,
+        data,
+        schema,
+        epsilon=8.0,
+        delta=1e-6,
+        prior={"sd(region)": NormalPrior(scale=9), "sd(region:the ward)": NormalPrior(scale=3)},
+        accept_low_quality=True,
+    )
+    arrow = Arrow.from_dict(fit.release.to_dict())
+    assert (arrow.outer_sd, arrow.prior_sd, arrow.within) == (1.2, 0.4, 4)  # of an eighth of 60
+    for name, other in (
+        ("sd(region)", "sd(region:the ward)"),
+        ("sd(region:the ward)", "sd(region)"),
+    ):
+        narrow = fit.release.posterior({name: NormalPrior(scale=0.01)}).summary()
+        assert narrow[name].q95 < 0.06
+        assert narrow[other].mean > 1.0
+    for name, sd in (("region[a]", r"sd\(region\)"), ("region:the ward[a:w1]", "sd.region:the")):
+        with pytest.raises(SpecError, match=sd):
+            fit.release.posterior({name: NormalPrior(scale=1.0)})
+
+
+def test_a_verdict_says_which_sd_of_groups_within_groups_rows_do_not_tell():
+    known, big, small = np.full(12, 4.0), 25.0, 1e-3
+    assert unseen_of_nested(known, np.array([big, 1.0]), 4) == ""
+    assert unseen_of_nested(known, np.array([small, 1.0]), 4).startswith("outer groups do not")
+    assert unseen_of_nested(known, np.array([big, small]), 4).startswith("groups within outer")
+    many = np.full(400, 0.2)  # of which none stands out, and all together do
+    assert unseen_of_nested(many, np.array([1.0, 1.0]), 20) == ""
+
+
+def arrow_of(d, g, seed, slope=0, within=0):
     """A stored release of g groups and d coefficients, whose noise hides some of both."""
     rng = np.random.default_rng(seed)
     sizes, k = rng.lognormal(3, 1.2, g), 2 if slope else 1
@@ -544,6 +672,8 @@ def arrow_of(d, g, seed, slope=0):
         tempering=0.9,
         slope=slope,
         slope_sd=0.7,
+        within=within,
+        outer_sd=1.4 if within else 0.0,
     )
 
 
@@ -555,10 +685,20 @@ def matrix_of(curve):
 
 
 @pytest.mark.parametrize(
-    ("d", "g", "slope"), [(1, 6, 0), (4, 3, 0), (3, 40, 0), (2, 6, 1), (4, 3, 1), (3, 30, 1)]
+    ("d", "g", "slope", "within"),
+    [
+        (1, 6, 0, 0),
+        (4, 3, 0, 0),
+        (3, 40, 0, 0),
+        (2, 6, 1, 0),
+        (4, 3, 1, 0),
+        (3, 30, 1, 0),
+        (1, 6, 0, 3),
+        (3, 20, 0, 4),
+    ],
 )
-def test_a_posterior_by_an_arrow_is_that_of_the_whole_matrix(d, g, slope):
-    arrow, times = arrow_of(d, g, d + g, slope), 1.3
+def test_a_posterior_by_an_arrow_is_that_of_the_whole_matrix(d, g, slope, within):
+    arrow, times = arrow_of(d, g, d + g, slope, within), 1.3
     mean, precision = np.linspace(-1, 1, d), np.full(d, 0.2)
     (curve,) = arrow.curvatures(1, None)
     part = Part.of(arrow, curve, times, mean, precision)
@@ -579,15 +719,22 @@ def test_a_posterior_by_an_arrow_is_that_of_the_whole_matrix(d, g, slope):
         own = turn.T @ np.linalg.inv(scatter) @ turn
         held = np.zeros((d + k * g, d + k * g))
         held[:d, :d] = arrow.root.T @ (precision[:, None] * arrow.root)
+        every_effect = np.kron(scatter, np.eye(g))
         held[d:, d:] = np.kron(own, np.eye(g))
+        if within:
+            outer = np.kron(np.eye(g // within), np.ones((within, within)))
+            every_effect = law[1] ** 2 * np.eye(g) + law[0] ** 2 * outer
+            held[d:, d:] = np.linalg.inv(every_effect)
         prior_pull = held @ at
         prior_pull[:d] = arrow.root.T @ (precision * (mean - arrow.place))
         both, pull = likelihood + held, pulled + prior_pull
         middle = np.linalg.solve(both, pull)
         evidence = 0.5 * (pull @ middle - np.linalg.slogdet(both)[1])
         evidence -= 0.5 * arrow.effects @ held[d:, d:] @ arrow.effects
-        evidence -= 0.5 * g * np.linalg.slogdet(scatter)[1]
-        evidence += math.log(law[0]) - 0.5 * law[0] ** 2
+        evidence -= 0.5 * np.linalg.slogdet(every_effect)[1]
+        evidence += math.log(law[0]) - 0.5 * (law[0] / (1.4 if within else 1.0)) ** 2
+        if within:
+            evidence += math.log(law[1]) - 0.5 * law[1] ** 2
         if slope:
             evidence += math.log(law[1]) - 0.5 * (law[1] / 0.7) ** 2 + 2 * math.log(1 - law[2] ** 2)
         logs.append(evidence)
@@ -614,9 +761,9 @@ def test_a_posterior_by_an_arrow_is_that_of_the_whole_matrix(d, g, slope):
     assert np.allclose(curve.of(every), np.einsum("ni,ij,nj->n", every, whole, every))
 
 
-@pytest.mark.parametrize(("g", "slope"), [(25, 0), (12, 1)])
-def test_draws_of_many_groups_have_the_moments_of_their_posterior(g, slope):
-    arrow = arrow_of(3, g, 4, slope)
+@pytest.mark.parametrize(("g", "slope", "within"), [(25, 0, 0), (12, 1, 0), (24, 0, 6)])
+def test_draws_of_many_groups_have_the_moments_of_their_posterior(g, slope, within):
+    arrow = arrow_of(3, g, 4, slope, within)
     (curve,) = arrow.curvatures(1, None)
     part = Part.of(arrow, curve, 1.0, np.zeros(3), np.full(3, 0.2))
     moves, effects, laws = part.draws(40_000, SystemRandom())

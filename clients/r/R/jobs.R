@@ -8,7 +8,7 @@
 #' @section Formulas:
 #' R's: `y ~ a + b`, `a:b`, `a*b`, `I((age - 50)^2)`, `poly(x, 2)`, `log(x)`, `factor(g)`,
 #' `relevel(g, "b")`, `bs(x, df = 5)`, `ns(x, df = 4)`, `offset(log(years))`, `y ~ .`, and names in
-#' backticks; `(1 | ward)` and `(x | ward)` for effects of each group; `cases | trials(n)`, `cbind(cases, others)`
+#' backticks; `(1 | ward)`, `(x | ward)` and `(1 | region/ward)` for effects of groups; `cases | trials(n)`, `cbind(cases, others)`
 #' and `Surv(time, event)` as responses. No part is evaluated here: `poly` is orthogonal, and knots lie, on the *declared*
 #' bounds, so that the design says nothing about the rows. What cannot be carried is refused before
 #' anything is sent.

@@ -177,8 +177,8 @@ class Fitted:
     0.
 
     response: None where the model has no response of one predictor. sds: (draw,) of the residuals.
-    groups: (draw, k, group + 1) effects of a model with groups, on the level and perhaps on a
-    slope; the last of a group not seen before.
+    groups: (draw, k, group) effects of a model with groups, on the level and perhaps on a slope; at
+    the end those of groups not seen before.
     """
 
     response: Response | None

@@ -12,6 +12,7 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.families import MODELS
 from dpmcmc.formula import cuts
 from dpmcmc.formula.design import Design
+from dpmcmc.formula.grouping import Grouping
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.posterior.free.effects import (
     Comparison,
@@ -30,6 +31,28 @@ from dpmcmc.posterior.verdicts import Verdict, joined
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 
 MOST_POINTS = 1000  # of a curve
+
+
+def _effects_of_groups(grouping: Grouping, draws: Floats, random: RandomSource) -> Floats:
+    """Return effects (n, k, group) of groups and, behind them, of those not seen before.
+
+    draws: (n, h) of what a model has by its groups. In a call a group not seen before is one group:
+    of groups of groups one of each, and last one of one that was not seen before either.
+    """
+    laws, effects = np.split(draws, [len(grouping.law)], axis=1)
+    if grouping.outer:
+        known = len(grouping.outer_categories)
+        new = random.normals((len(laws), known + 2))
+        outer = np.column_stack((effects[:, :known], laws[:, 0] * new[:, 0]))
+        cells = np.repeat(effects[:, :known], grouping.within, axis=1) + effects[:, known:]
+        return np.column_stack((cells, outer + laws[:, 1:2] * new[:, 1:]))[:, None]
+    each = effects.reshape(len(laws), -1, grouping.count)
+    normals = random.normals((len(laws), each.shape[1]))
+    if len(grouping.law) > len(grouping.sds):  # a correlation
+        cross = laws[:, 2]
+        normals[:, 1] = cross * normals[:, 0] + np.sqrt(1.0 - cross**2) * normals[:, 1]
+    new = laws[:, : len(grouping.sds)] * normals
+    return np.concatenate((each, new[:, :, None]), axis=2)
 
 
 class ReleaseOfJob(Protocol):
@@ -318,15 +341,8 @@ class FreePosterior:
         own = self.draws.shape[1] - len(design.beside_families)
         if noise_scale is None and own > d:
             sds = np.exp(self.draws[:, d])
-        if grouping is not None:  # in a call a group not seen before is one group
-            law = self.draws[:, own : own + len(grouping.law)]
-            each = self.draws[:, own + len(grouping.law) :].reshape(len(law), -1, grouping.count)
-            normals = random.normals((len(law), each.shape[1]))
-            if len(grouping.law) > len(grouping.sds):  # a correlation
-                cross = law[:, 2]
-                normals[:, 1] = cross * normals[:, 0] + np.sqrt(1.0 - cross**2) * normals[:, 1]
-            new = law[:, : len(grouping.sds)] * normals
-            groups = np.concatenate((each, new[:, :, None]), axis=2)
+        if grouping is not None:
+            groups = _effects_of_groups(grouping, self.draws[:, own:], random)
         response = MODELS[spec.model.family].response(spec.model.options)
         first = cuts.count(design, self.parameters)
         return Fitted(response, design, self.draws[:, :d], sds, groups, first)

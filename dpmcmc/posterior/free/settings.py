@@ -80,7 +80,7 @@ def shown(column: NumberColumn, value: float) -> object:
 
 
 def groups(design: Design, given: Sequence[Setting], pointer: str) -> NDArray[np.int64]:
-    """Return (settings,), each one's group code; -1 for a group that is not named.
+    """Return (settings,), each one's group code, those of groups not seen before behind the others.
 
     given: settings that `rows` took. Raises SpecError.
     """
@@ -93,7 +93,7 @@ def groups(design: Design, given: Sequence[Setting], pointer: str) -> NDArray[np
             if row.get(name) is not None:
                 codes[k] = int(value_of(design, name, row[name], at(f"{pointer}/{k}", name)))
         every.append(codes)
-    return design.grouping.joined(every)
+    return design.grouping.or_new(every)
 
 
 def check_covariate(design: Design, name: str, pointer: str) -> None:

@@ -11,6 +11,7 @@ carried_formulas <- list(
   list(y ~ . - a, "y ~ . - a"),
   list(y ~ x + (1 | g), "y ~ x + (1 | g)"),
   list(y ~ x + (x || g), "y ~ x + (x || g)"),
+  list(y ~ (1 | a / b), "y ~ (1 | a / b)"),
   list(cases | trials(a + b) ~ x, "cases | trials(a + b) ~ x"),
   list(stats::as.formula("survival::Surv(days / 7, died) ~ x"), "Surv(days / 7, died) ~ x"),
   list(~ a + b, "~ a + b"),
