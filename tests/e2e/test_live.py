@@ -183,6 +183,9 @@ def test_what_was_typed_outlives_the_session(
     other = context.new_page()
     sign_in(other, service.url, service.admin_key)
     expect(other.get_by_role("heading", name="Datasets")).to_be_visible()
+    page.get_by_label("ε", exact=True).fill("0.23")  # a plan with the form's old token
+    expect(page.locator("#notice")).to_contain_text("Somebody else is signed in")
+    page.get_by_label("ε", exact=True).fill("0.22")
     page.get_by_role("button", name="Submit job").click()
     expect(page.locator("#notice")).to_contain_text("Somebody else is signed in")
     context.clear_cookies()

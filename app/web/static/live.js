@@ -141,9 +141,10 @@ function follow() {
 
 addEventListener("htmx:afterRequest", ({ detail }) => detail.successful && notice(""));
 addEventListener("htmx:sendError", () => notice(AWAY));
-addEventListener("htmx:responseError", ({ detail }) => {
-  if (detail.xhr.status === 401) return alive();
-  const told = new DOMParser().parseFromString(detail.xhr.responseText, "text/html");
+addEventListener("htmx:responseError", async ({ detail }) => {
+  const { status, responseText } = detail.xhr;
+  if ([401, 403].includes(status) && (!(await alive()) || status === 401)) return;
+  const told = new DOMParser().parseFromString(responseText, "text/html");
   const alert = told.querySelector("[role=alert]:not([hidden])");
   notice(alert?.textContent || "The service could not do this. Reload the page and try again.");
 });
