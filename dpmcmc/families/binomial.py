@@ -67,8 +67,7 @@ class Binomial:
         """Return psi, its slope, its variance and the squared residual of each row.
 
         y: (m, 2) cases and trials, or (m,) cases of one trial each. Where scores are clipped, on
-        the way to the mode, they are centred by truncated moments: E[Y; Y <= j] of n trials is
-        n p P(Y' <= j - 1) of n - 1.
+        the way to the mode, they are centred by truncated moments.
         """
         cases, trials = y.T if y.ndim == 2 else (y, np.ones_like(y))
         cases = np.minimum(cases, trials)
@@ -85,13 +84,12 @@ class Binomial:
         t = at.most / np.maximum(at.row_norm, TINY)
         low, high = np.maximum(mean - t, 0.0), np.minimum(mean + t, trials)
 
-        def of(j: Floats, less: int) -> Floats:
-            left = trials - less
-            inside = np.maximum(left - j, TINY)
-            return np.where(j >= left, 1.0, betainc(inside, j + 1.0, 1.0 - p))
+        def distribution(j: Floats) -> Floats:
+            """Return P(Y <= j), (m,)."""
+            inside = np.maximum(trials - j, TINY)
+            return np.where(j >= trials, 1.0, betainc(inside, j + 1.0, 1.0 - p))
 
-        second = np.maximum(trials * (trials - 1.0), 0.0) * p * p
-        off, variance, bend = moments(mean, second, low, high, of)
+        off, variance, bend = moments(mean, low, high, distribution, -1.0 / trials)
         psi, bend = np.clip(cases, low, high) - mean - off, np.maximum(bend, 0.0)
         if not at.spread.any():
             apart = np.log((cases + 0.5) / (trials - cases + 0.5)) - at.eta[0]

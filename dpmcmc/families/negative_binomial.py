@@ -71,8 +71,7 @@ class NegativeBinomial:
     def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row.
 
-        The mean of a score over a spread of predictors is the score at one mean. The truncated mean
-        is E[Y; Y <= j] = mu P(Y' <= j - 1), Y' of size k + 1 and the same k / (k + mu), used twice.
+        The mean of a score over a spread of predictors is the score at one mean.
         """
         k, gain, steep = self.k, np.zeros_like(y), np.zeros_like(y)
         for eta, weight in nodes_of(at):
@@ -80,12 +79,12 @@ class NegativeBinomial:
             gain += weight * k / (k + there)
             steep += weight * k * there / (k + there)
         mean = steep / gain
-        second = mean * mean * (k + 1.0) / k
 
-        def of(j: Floats, more: int) -> Floats:
-            return np.asarray(betainc(k + more, j + 1.0, gain))
+        def distribution(j: Floats) -> Floats:
+            """Return P(Y <= j), (m,)."""
+            return np.asarray(betainc(k, j + 1.0, gain))
 
-        return counted(y, at, mean, second, of, gain)
+        return counted(y, at, mean, distribution, gain, 1.0 / k)
 
 
 # on the way to the mode: the k that it begins with, and what it may be taken to be after that

@@ -27,7 +27,7 @@ from dpmcmc.inputs.spec import JobSpec, ModelSpec
 from dpmcmc.kernels.arithmetic.families import POISSON
 
 
-# Poisson regression with a log link. Source of its sums: E[Y; Y <= j] = rate P(Y <= j - 1).
+# Poisson regression with a log link.
 class Poisson:
     """The score is y - mu. scale: residual sd over the Poisson sd (overdispersion)."""
 
@@ -39,28 +39,34 @@ class Poisson:
         rate = np.zeros_like(y)
         for eta, weight in nodes_of(at):
             rate += weight * np.exp(np.minimum(eta, MAX_PREDICTOR))
-        return counted(y, at, rate, rate * rate, lambda j, _: np.asarray(pdtr(j, rate)))
+        return counted(y, at, rate, lambda j: np.asarray(pdtr(j, rate)))
 
 
 # Counts with a log link: scores are clipped around their mean, and centred again.
 #
-# The distribution of a count is given by its truncated moments. of(j, k): P(Y_k <= j), where Y_0 is
-# the count, E[Y; Y <= j] = E[Y] of(j - 1, 1), E[Y (Y - 1); Y <= j] = E[Y (Y - 1)] of(j - 2, 2).
+# Truncated moments follow from the distribution function, as variances are mean + mean^2 / k:
+# (j + 1) P(Y = j + 1) is (k + j) mean / (k + mean) times P(Y = j), of negative binomial counts, of
+# Poisson ones with 1 / k = 0, and of cases among n trials with 1 / k = -1 / n.
 MAX_PREDICTOR = 30.0  # of a predictor: more is not told apart
 HARDLY_CUT = 0.99  # of a slope that cutting leaves
-UpTo = Callable[[Floats, int], Floats]
+DistributionFunction = Callable[[Floats], Floats]
 
 
 def moments(
-    rate: Floats, second: Floats, low: Floats, high: Floats, of: UpTo
+    rate: Floats,
+    low: Floats,
+    high: Floats,
+    distribution: DistributionFunction,
+    inverse_size: Floats | float = 0.0,
 ) -> tuple[Floats, Floats, Floats]:
     """Return mean and variance of h(Y) and Cov(h(Y), Y), for h(y) = y clipped to [low, high].
 
-    Less the rate, which low <= rate <= high. second: E[Y (Y - 1)].
+    Less the rate, which low <= rate <= high. inverse_size: 1 / k, of the variance of counts.
     """
     first, last = np.ceil(low), np.floor(high)
-    below = [_there(of, first - 1.0 - k, k) for k in range(3)]
-    within = [_there(of, last - k, k) for k in range(3)]
+    second = rate * rate * (1.0 + inverse_size)
+    below = _parts(rate, first - 1.0, distribution, inverse_size)
+    within = _parts(rate, last, distribution, inverse_size)
     mass, first_moment, second_moment = (b - a for a, b in zip(below, within, strict=True))
     first_moment, second_moment = (
         rate * first_moment,
@@ -77,9 +83,14 @@ def moments(
 
 
 def counted(
-    y: Floats, at: Evaluation, rate: Floats, second: Floats, of: UpTo, gain: Floats | float = 1.0
+    y: Floats,
+    at: Evaluation,
+    rate: Floats,
+    distribution: DistributionFunction,
+    gain: Floats | float = 1.0,
+    inverse_size: float = 0.0,
 ) -> Terms:
-    """Return the statistics of counts y (m,) with these means and E[Y (Y - 1)].
+    """Return the statistics of counts y (m,) with these means, see `moments`.
 
     gain: a score is this times the count less its mean. A squared residual is over the variance
     that the model has, times at.scale^2.
@@ -87,7 +98,7 @@ def counted(
     t = at.most / np.maximum(at.row_norm, TINY)
     room = t / gain
     low, high = np.maximum(rate - room, 0.0), rate + room
-    mean, variance, slope = moments(rate, second, low, high, of)
+    mean, variance, slope = moments(rate, low, high, distribution, inverse_size)
     slope = gain * gain * np.maximum(slope, 0.0)
     psi = gain * (np.clip(y, low, high) - rate - mean)
     if not at.spread.any():
@@ -125,9 +136,18 @@ def secant(psi: Floats, apart: Floats, slope: Floats, steepest: Floats) -> Float
     return np.where(agree, np.minimum(psi / np.where(agree, apart, 1.0), steepest), slope)
 
 
-def _there(of: UpTo, j: Floats, k: int) -> Floats:
-    """Return of(j, k), the distribution function of counts, and 0 where j is negative."""
-    return np.asarray(np.where(j >= 0.0, of(np.maximum(j, 0.0), k), 0.0))
+def _parts(
+    rate: Floats, j: Floats, distribution: DistributionFunction, inverse_size: Floats | float
+) -> tuple[Floats, Floats, Floats]:
+    """Return the parts of 1, Y and Y (Y - 1) that counts up to j (m,) have; 0 where j < 0."""
+    if (j < 0.0).all():
+        none = np.zeros_like(rate)
+        return none, none, none
+    whole, less = (np.where(i >= 0.0, distribution(np.maximum(i, 0.0)), 0.0) for i in (j, j - 1.0))
+    lost = np.maximum(1.0 + j * inverse_size, 0.0) * (whole - less)
+    first = np.maximum(whole - lost, 0.0)
+    second = first - lost * j / np.maximum(rate * (1.0 + inverse_size), TINY)
+    return whole, first, np.maximum(second, 0.0)
 
 
 WANTED = "Poisson regression needs a number with a lower bound of 0 or more as its response"

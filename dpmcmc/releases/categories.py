@@ -129,7 +129,7 @@ class Counts:
         if high > MANY:
             return clipped(rate - self.expected, np.sqrt(rate), self.room)
         ends = np.full_like(rate, low), np.full_like(rate, high)
-        off, variance, _ = moments(rate, rate * rate, *ends, lambda j, _: np.asarray(pdtr(j, rate)))
+        off, variance, _ = moments(rate, *ends, lambda j: np.asarray(pdtr(j, rate)))
         return off + rate - self.expected, np.maximum(variance, 0.0)
 
 

@@ -1,10 +1,12 @@
-"""Slopes of counts where a release looks from afar."""
+"""Clipped counts, and their slopes where a release looks from afar."""
 
 import numpy as np
 import pytest
+from scipy.stats import binom, nbinom, poisson
 
 from dpmcmc import ModelOptions, ModelSpec, Schema, sample
 from dpmcmc.families import MODELS
+from dpmcmc.families.poisson import moments
 from dpmcmc.families.scores.base import Evaluation
 from tests.sources import Seeded
 
@@ -41,3 +43,27 @@ def test_powers_of_a_number_are_found_at_any_budget():
             mean = found.predict([{"x": at}])[0].predictor
             truth = 0.3 * (at - 3.0) - 0.2 * (at - 3.0) ** 2
             assert abs(mean.mean - truth) < 5.0 * mean.sd
+
+
+@pytest.mark.parametrize(
+    ("law", "inverse_size"),
+    [
+        (poisson(3.7), 0.0),
+        (poisson(0.02), 0.0),
+        (nbinom(0.6, 0.6 / (0.6 + 3.7)), 1.0 / 0.6),
+        (binom(9, 0.3), -1.0 / 9.0),
+        (binom(1, 0.3), -1.0),
+    ],
+    ids=["poisson", "rare", "negative binomial", "binomial", "one trial"],
+)
+@pytest.mark.parametrize("room", [0.4, 2.2, 3.0, 40.0])
+def test_moments_of_clipped_counts_are_sums_over_all_counts(law, inverse_size, room):
+    mean = float(law.mean())
+    low, high = max(mean - room, 0.0), min(mean + room, law.support()[1])
+    counts = np.arange(2000.0)
+    chance = law.pmf(counts)
+    kept = np.clip(counts, low, high) - mean
+    ours = moments(*(np.array([part]) for part in (mean, low, high)), law.cdf, inverse_size)
+    middle = chance @ kept
+    theirs = middle, chance @ kept**2 - middle**2, chance @ (kept * (counts - mean))
+    np.testing.assert_allclose(np.concatenate(ours), theirs, rtol=1e-9, atol=1e-12)

@@ -1597,6 +1597,15 @@ RELEASING = (
         "::test_no_secant_is_steeper_than_the_tangents_that_it_lies_between[poisson-None]",
     ),
     Bug(
+        "negative binomial counts are centred as Poisson ones",
+        "dpmcmc/families/poisson.py",
+        "_parts",
+        "1.0 + j * inverse_size",
+        "1.0 + 0.0 * j",
+        "tests/core/test_counts.py"
+        "::test_moments_of_clipped_counts_are_sums_over_all_counts[2.2-negative binomial]",
+    ),
+    Bug(
         "clipped scores of gamma regression are not centred",
         "dpmcmc/families/gamma.py",
         "Gamma.terms",
