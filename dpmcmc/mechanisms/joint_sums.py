@@ -18,7 +18,7 @@ from dpmcmc.mechanisms.sums import (
     Loops,
     Products,
     Vectors,
-    array_of,
+    columns_of,
     digits_of,
     isometry,
     loops_for,
@@ -78,9 +78,9 @@ def _unit(size: float, share: float) -> float:
 class Block:
     """Statistics of some rows. vectors: (p, m). square: (m,).
 
-    curvature, noise: each of (p, m); a row's matrix is the sum of their squares. counted: (m,), 1,
-    or 0 for a row that is left out, all of which is then 0; None where no row may be. minus: as
-    curvature, whose squares are subtracted from it.
+    curvature, noise: each of (p, m each); a row's matrix is the sum of the squares of its `each`
+    adjacent columns. counted: (m,), 1, or 0 for a row that is left out, all of which is then 0;
+    None where no row may be. minus: as curvature, whose squares are subtracted from it.
     """
 
     vectors: Vectors
@@ -89,6 +89,10 @@ class Block:
     square: Floats
     counted: Floats | None = None
     minus: tuple[Vectors, ...] = ()
+
+    def each(self, roots: tuple[Vectors, ...]) -> int:
+        """Return how many columns of these roots a row has."""
+        return columns_of(roots[0]) // columns_of(self.vectors) if roots else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +161,8 @@ def _cells(caps: Caps, digits: int, gaps: bool, loops: Loops, block: Block) -> F
         (block.noise, caps.noise, units[2], ()),
     ):
         if unit < math.inf:
-            flat = matrix_cells(roots, cap, unit, 2.0 ** (digits // 2), minus, caps.minus, loops)
+            fine, each = 2.0 ** (digits // 2), block.each(roots)
+            flat = matrix_cells(roots, cap, unit, fine, minus, caps.minus, loops, each)
             parts.append(upper(flat))
     if units[3] < math.inf:
         parts.append(np.array([scalar_cells(block.square, caps.square, scale / units[3])]))
@@ -182,10 +187,11 @@ def _without(block: Block) -> Block:
     there = block.counted > 0.0
 
     def of(vectors: Vectors) -> Vectors:
-        """Return vectors (p, m) with zeros in place of those of rows that are left out."""
+        """Return vectors (p, m each) with zeros in place of those of rows that are left out."""
+        kept = np.repeat(there, columns_of(vectors) // len(there))
         if isinstance(vectors, Products):
-            return vectors.without(there)
-        return np.where(there, vectors, 0.0)
+            return vectors.without(kept)
+        return np.where(kept, vectors, 0.0)
 
     return Block(
         of(block.vectors),
@@ -199,7 +205,7 @@ def _without(block: Block) -> Block:
 
 def _ones(block: Block) -> Floats:
     """Return (m,) ones for rows that count, zeros for others."""
-    return np.ones(array_of(block.vectors).shape[1]) if block.counted is None else block.counted
+    return np.ones(columns_of(block.vectors)) if block.counted is None else block.counted
 
 
 def rounding(dimension: int, rows: int) -> float:

@@ -85,6 +85,11 @@ def array_of(vectors: Vectors) -> Floats:
     return vectors.array() if isinstance(vectors, Products) else vectors
 
 
+def columns_of(vectors: Vectors) -> int:
+    """Return how many vectors there are."""
+    return len((vectors.parts if isinstance(vectors, Products) else vectors)[0])
+
+
 class Loops(NamedTuple):
     """The loops over the vectors of a block of rows; the same bits whoever runs them.
 
@@ -160,6 +165,12 @@ def loops_for(numbers: int) -> Loops:
     return COMPILED_LOOPS if numbers >= MANY_NUMBERS else PLAIN
 
 
+def sum_of_squares(roots: tuple[Vectors, ...], each: int, loops: Loops) -> Floats:
+    """Return the squared lengths (m,) of all roots (p, m each) together, `each` columns at once."""
+    total: Floats = sum(map(loops.squares, roots), np.zeros(()))
+    return total if each == 1 else total.reshape(-1, each).sum(axis=1)
+
+
 def vector_cells(vectors: Vectors, cap: float, scale: float, loops: Loops = PLAIN) -> Floats:
     """Return the sum (p,) of rows (p, m) clipped to norm cap, times scale, in whole cells."""
     size = np.sqrt(loops.squares(vectors))
@@ -174,20 +185,23 @@ def matrix_cells(
     minus: tuple[Vectors, ...] = (),
     most: float = 0.0,
     loops: Loops = PLAIN,
+    each: int = 1,
 ) -> Floats:
     """Return the sum (p, p) of rows' matrices clipped to Frobenius norm cap, in grid cells.
 
-    A matrix of roots r, (p, m) each, has norm at most the sum of |r|^2: that is what is clipped.
-    The sum is over unit, times scale^2. minus: roots whose squares are subtracted; they count in
-    what is clipped to cap, and by themselves are clipped to most.
+    A matrix of roots r, (p, m each) each, has norm at most the sum of |r|^2: that is what is
+    clipped. The sum is over unit, times scale^2. minus: roots whose squares are subtracted; they
+    count in what is clipped to cap, and by themselves are clipped to most. each: how many adjacent
+    columns of a root one matrix has.
     """
-    size = sum(map(loops.squares, roots), np.zeros(()))
+    size = sum_of_squares(roots, each, loops)
     if minus:
-        taken = sum(map(loops.squares, minus), np.zeros(()))
+        taken = sum_of_squares(minus, each, loops)
         clip = np.minimum(clip_factor(size + taken, cap), clip_factor(taken, most))
     else:
         clip = clip_factor(size, cap)
     factor = np.sqrt(clip / unit) * scale
+    factor = np.repeat(factor, each) if each > 1 else factor
     total = np.zeros(())
     for root in roots:
         rounded = loops.whole(root, factor)

@@ -45,7 +45,14 @@ from dpmcmc.families.scores.given import (
 from dpmcmc.formula import cuts
 from dpmcmc.inputs.blocks import Blocks
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Sums, release
-from dpmcmc.mechanisms.sums import Loops, Products, Vectors, array_of, loops_for
+from dpmcmc.mechanisms.sums import (
+    Loops,
+    Products,
+    Vectors,
+    array_of,
+    loops_for,
+    sum_of_squares,
+)
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import categories, hurdles, ordered, reach, scales, whitening
@@ -1216,7 +1223,8 @@ def _products(jacobians: Floats, roots: Floats) -> tuple[Products, ...]:
 
 def _row_sizes(p: int, loops: Loops, block: Block) -> RowSizes:
     """Return lengths of scores (p,), curvatures and squares of rows, see `layers`."""
-    curvatures = sum(map(loops.squares, (*block.curvature, *block.minus)))
+    roots = (*block.curvature, *block.minus)
+    curvatures = sum_of_squares(roots, block.each(roots), loops)
     lengths = np.sqrt(loops.squares(block.vectors) / p)
     return lengths, np.asarray(curvatures / p), block.square, block.counted
 

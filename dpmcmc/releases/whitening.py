@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Floats, release
 from dpmcmc.mechanisms.sums import Vectors, array_of
@@ -181,22 +180,20 @@ def by_unit(rows: Block, x: Floats, unit_rows: int, mean_rows: float) -> Block:
         several = np.where(used, square, 0.0).reshape(-1, unit_rows).sum(axis=1)
         square = several / np.maximum(used.reshape(-1, unit_rows).sum(axis=1), 1)
     vectors = np.where(used, array_of(rows.vectors), 0.0)
+    together = vectors.reshape(-1, unit_rows) @ np.full(unit_rows, 1.0 / mean_rows)
+
+    def scaled(roots: tuple[Vectors, ...]) -> tuple[Vectors, ...]:
+        """Return roots (p, m) of a unit's rows, side by side, as those of its matrix."""
+        return tuple(np.where(used, scale * array_of(root), 0.0) for root in roots)
+
     return Block(
-        vectors.reshape(len(vectors), -1, unit_rows).sum(axis=2) / mean_rows,
-        _rows_apart(rows.curvature, used, unit_rows, scale),
-        _rows_apart(rows.noise, used, unit_rows, scale),
+        together.reshape(len(vectors), -1),
+        scaled(rows.curvature),
+        scaled(rows.noise),
         square,
         None if rows.counted is None else rows.counted.reshape(-1, unit_rows).max(axis=1),
-        _rows_apart(rows.minus, used, unit_rows, scale),
+        scaled(rows.minus),
     )
-
-
-def _rows_apart(
-    roots: tuple[Vectors, ...], used: NDArray[np.bool_], unit_rows: int, scale: float
-) -> tuple[Vectors, ...]:
-    """Return a unit matrix's roots (p, units), one array for each of a unit's rows, scaled."""
-    scaled = [np.where(used, scale * array_of(root), 0.0) for root in roots]
-    return tuple(root[:, k::unit_rows] for root in scaled for k in range(unit_rows))
 
 
 def inverse_root(matrix: Floats, sd: float) -> Floats:

@@ -1783,7 +1783,7 @@ SEVERAL = (
         "one class's curvature charged for all",
         EXACT,
         "matrix_cells",
-        "size = sum(map(loops.squares, roots), np.zeros(()))",
+        "size = sum_of_squares(roots, each, loops)",
         "size = loops.squares(roots[-1])",
         f"{CLASSES}::test_the_worst_rows_of_several_classes_are_as_far_apart_as_is_paid_for",
     ),
@@ -2625,12 +2625,11 @@ PERSONS = (
     ),
     Bug(
         "only a row of a person is clipped",
-        "dpmcmc/releases/whitening.py",
-        "_rows_apart",
-        "range(unit_rows)",
-        "range(1)",
-        "tests/core/test_persons_release.py"
-        "::test_without_noise_it_is_the_cluster_robust_fit[logistic]",
+        EXACT,
+        "sum_of_squares",
+        "total.reshape(-1, each).sum(axis=1)",
+        "total[::each]",
+        f"{UNITS}::test_a_replaced_person_moves_the_sums_by_what_is_charged",
     ),
     Bug(
         "persons may be called row",
@@ -2785,8 +2784,8 @@ LATER = (
         "what a curvature has below zero clipped as the whole",
         "dpmcmc/mechanisms/joint_sums.py",
         "_cells",
-        "matrix_cells(roots, cap, unit, 2.0 ** (digits // 2), minus, caps.minus, loops)",
-        "matrix_cells(roots, cap, unit, 2.0 ** (digits // 2), minus, caps.curvature, loops)",
+        "matrix_cells(roots, cap, unit, fine, minus, caps.minus, loops, each)",
+        "matrix_cells(roots, cap, unit, fine, minus, caps.curvature, loops, each)",
         "tests/privacy/test_joint_sums.py"
         "::test_no_neighbour_is_further_away_where_curvatures_are_differences",
     ),
