@@ -254,7 +254,8 @@ def test_with_hardly_any_noise_a_smooth_has_the_posterior_without_privacy():
     wanted = exact(fit.design, data, prior["sd(s(x))"].scale, prior_sds)
     sds = wanted.std(axis=0)
     assert np.abs((ours.mean(axis=0) - wanted.mean(axis=0)) / sds).max() < 0.2
-    assert np.abs(np.log(ours.std(axis=0) / sds)).max() < 0.15
+    wide = [np.subtract(*np.quantile(each, (0.9, 0.1), axis=0)) for each in (ours, wanted)]
+    assert np.abs(np.log(wide[0] / wide[1])).max() < 0.15  # the sd of an sd is that of its tail
 
 
 @pytest.fixture(scope="module")

@@ -176,7 +176,7 @@ def test_the_memory_of_a_release_does_not_grow_with_the_rows(monkeypatch, thread
     monkeypatch.setattr(design_rows, "HELD_NUMBERS", 0)
     monkeypatch.setattr(blocks, "THREADS", threads)
     most = []
-    for rows in (100_000, 100_000, 500_000):  # the first one loads what it needs
+    for rows in (500_000, 100_000, 500_000):  # the first one loads what it needs
         names = ["y", "x0", "x1", "x2"]
         schema = Schema.from_frame(
             {name: np.zeros(1) for name in names}, bounds=dict.fromkeys(names, (-1, 1))
