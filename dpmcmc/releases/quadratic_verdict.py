@@ -53,8 +53,9 @@ OVERDISPERSION_RATIO = 1.3  # residuals over those of a Poisson count
 MOST_LEFT = 1.5
 # variance of scores over a linear model's, median at epsilon 4: .6 to 1.1 of 23 real data sets,
 # 1.8 of capital gain, and 3.1 and 3.9 of two whose far covariates have the largest residuals, where
-# clips left out more than layers told of (experiments/README.md)
-MAX_INFLATION = 1.5
+# clips left out more than layers told of; and the most that the sd of its noise may be: with more
+# it tells nothing of such rows (experiments/README.md)
+MAX_INFLATION, MAX_INFLATION_SD = 1.5, 1.0
 # (largest declared weight - 1) times the part of rows that is cut away: more, and
 # the answer is another weighting's, whose distance its own width does not tell
 MAX_UNEVEN_WEIGHT = 0.5
@@ -171,8 +172,18 @@ def _leverage(release: Quadratic) -> bool:
     Scores then vary more than residuals and covariates do apart. Those of persons, whose rows are
     alike, do so too.
     """
-    linear = release.scaled and not release.robust and not release.several_rows
-    return linear and release.inflation > MAX_INFLATION
+    return _of_lines(release) and release.inflation - _inflation_sd(release) > MAX_INFLATION
+
+
+def _of_lines(release: Quadratic) -> bool:
+    """Return whether it is a linear model's own answer, by rows."""
+    return release.scaled and not release.robust and not release.several_rows
+
+
+def _inflation_sd(release: Quadratic) -> float:
+    """Return the sd of the noise of the inflation."""
+    whole = max(float(np.trace(release.curvature)), release.curvature_sd, TINY)
+    return release.noise_sd * math.sqrt(len(release.place)) / whole
 
 
 def _clear(release: Quadratic, step: Floats, precision: Floats | None) -> tuple[bool, bool, bool]:
@@ -187,6 +198,7 @@ def _clear(release: Quadratic, step: Floats, precision: Floats | None) -> tuple[
     enough = (
         information >= least_information(asked=not release.robust) * p
         and blur <= MAX_CURVATURE_NOISE
+        and not (_of_lines(release) and _inflation_sd(release) > MAX_INFLATION_SD)
         and not lost(release, precision)
     )
     wide = precision is not None and _reach(release, step, precision) > MAX_PREDICTOR_SD

@@ -426,6 +426,24 @@ def test_a_linear_answer_that_few_far_rows_decide_is_unreliable():
         assert verdict(less).reliable
 
 
+@pytest.mark.parametrize(
+    ("inflation", "sd", "fault"),
+    [(1.9, 0.5, ""), (1.9, 0.3, "leverage"), (0.9, 0.9, ""), (0.9, 1.1, "noise")],
+)
+def test_how_scores_vary_counts_in_so_far_as_it_stands_out_of_its_noise(inflation, sd, fault):
+    _, found = stored("linear", 6000, 0.5, 1)
+    total = float(np.trace(found.curvature))
+    there = dataclasses.replace(
+        found,
+        noise=inflation * total / np.trace(found.noise) * found.noise,
+        noise_sd=sd * total / math.sqrt(len(found.place)),
+    )
+    said = verdict(there)
+    assert said.fault == fault
+    if fault == "noise":  # what would mend it is told
+        assert 1.0 < said.more <= 2.0
+
+
 def test_counts_that_vary_more_than_poisson_ones_are_told():
     rows, rng = 8000, np.random.default_rng(10)
     data = people(rows, 10)
