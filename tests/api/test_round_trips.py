@@ -20,10 +20,13 @@ KINDS = {
     "nc": "application/x-netcdf",
     "json": "application/json",
 }
-# reads each file as a user of ArviZ would, and prints its summary of it
+# reads each file as a user of ArviZ would, 0.x or 1.x, and prints its summary of it
 READ = """
 import json, sys
 import arviz, numpy, pandas
+
+def of_draws(draws):
+    return arviz.from_dict(draws if arviz.__version__[0] == "0" else {"posterior": draws})
 
 def tree(path):
     if path.endswith(".nc"):
@@ -31,20 +34,23 @@ def tree(path):
     if path.endswith(".json"):
         told = json.load(open(path))
         draws = numpy.array(told["draws"])[:, told["num_warmup"]:]
-        return arviz.from_dict({name: draws[:, :, k] for k, name in enumerate(told["parameters"])})
+        return of_draws({name: draws[:, :, k] for k, name in enumerate(told["parameters"])})
     frame = pandas.read_csv(path) if path.endswith(".csv") else pandas.read_parquet(path)
     frame = frame[~frame["warmup"].astype(bool)]
     names = [name for name in frame.columns if name not in ("chain", "draw", "warmup")]
     chains = frame["chain"].nunique()
-    return arviz.from_dict({n: frame[n].to_numpy().reshape(chains, -1) for n in names})
+    return of_draws({n: frame[n].to_numpy().reshape(chains, -1) for n in names})
 
-def at(share):
-    return lambda draws: numpy.quantile(draws, share)
-
-quantiles = {"q05": at(0.05), "q25": at(0.25), "q50": at(0.5), "q75": at(0.75), "q95": at(0.95)}
 for path in sys.argv[1:]:
-    found = arviz.summary(tree(path), round_to="none", stat_funcs=quantiles)
-    print(json.dumps(found.to_dict("index")))
+    read = tree(path)
+    summary = arviz.summary(read, round_to="none").to_dict("index")
+    tail = arviz.ess(read, method="tail", prob=(0.05, 0.95))  # 1.x has other ends unless asked
+    tail = tail["posterior"] if "posterior" in tail else tail
+    for name, said in summary.items():
+        said["ess_tail"] = float(tail[name])
+        for share in (5, 25, 50, 75, 95):
+            said[f"q{share:02}"] = float(numpy.quantile(read["posterior"][name], share / 100))
+    print(json.dumps(summary))
 """
 SAID = ("mean", "sd", "q05", "q25", "q50", "q75", "q95", "r_hat", "ess_bulk", "ess_tail")
 
