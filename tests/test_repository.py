@@ -61,12 +61,15 @@ def sources(*folders: str) -> Iterator[tuple[str, ast.Module]]:
             yield str(path.relative_to(ROOT)), parsed(path)
 
 
+def holds_here(item: Requirement) -> bool:
+    """Whether a requirement is one of this Python."""
+    return item.marker is None or item.marker.evaluate()
+
+
 def pins(name: str) -> dict[str, str]:
     """Versions by name, of what this Python is given."""
     lines = re.findall(r"^[a-zA-Z0-9._-]+==[^\\\n]+", (ROOT / name).read_text(), re.M)
-    here = (
-        item for item in map(Requirement, lines) if item.marker is None or item.marker.evaluate()
-    )
+    here = filter(holds_here, map(Requirement, lines))
     return {item.name: str(item.specifier).removeprefix("==") for item in here}
 
 
@@ -118,7 +121,7 @@ def test_the_locked_files_hold_what_the_project_declares(
 ) -> None:
     locked = pins(name)
     for item in (Requirement(one) for group in groups for one in declared()[group]):
-        if item.marker is not None and not item.marker.evaluate():
+        if not holds_here(item):
             continue
         assert locked.get(item.name, "0") in item.specifier, f"run ./dev lock: {item} in {name}"
 

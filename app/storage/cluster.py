@@ -24,8 +24,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app import logs
 from app.settings import Settings, settings
-from app.storage.errors import StoreAwayError
-from app.storage.files import RowReader, SealedFile, Spread
+from app.storage.files import RowReader, SealedFile, Spread, at_once
 from app.storage.keys import NONCE_BYTES
 from app.storage.stores import store_of
 from dpmcmc.inputs.blocks import Floats, added
@@ -102,7 +101,7 @@ class Order:
 
     def tables(self, reader: RowReader) -> Iterator[Table]:
         """Yield the rows, until the deadline."""
-        for table in reader.tables(self.files, _at_once, self.names, self.first, self.stop):
+        for table in reader.tables(self.files, at_once, self.names, self.first, self.stop):
             self.check()
             yield table
 
@@ -152,11 +151,6 @@ def _own() -> tuple[ClusterKey, RowReader]:
 def cluster_key(using: Settings) -> ClusterKey:
     """Return the configured cluster key."""
     return ClusterKey(bytes.fromhex(using.dask_key.get_secret_value()))
-
-
-def _at_once(error: StoreAwayError, _: float) -> None:
-    """Raise the error at once, as the job's process waits."""
-    raise error
 
 
 def cluster_of(using: Settings) -> "Cluster | None":

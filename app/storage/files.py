@@ -45,7 +45,7 @@ Values = NDArray[np.float64] | NDArray[np.int32]
 Away = Callable[[StoreAwayError, float], None]
 
 
-def _at_once(error: StoreAwayError, _: float) -> None:
+def at_once(error: StoreAwayError, _: float) -> None:
     """Raise the error of an unavailable store."""
     raise error
 
@@ -260,7 +260,7 @@ class DatasetFiles:
         self,
         row: DatasetRow,
         holders: Sequence[DatasetRow] = (),
-        away: Away = _at_once,
+        away: Away = at_once,
         spread: Spread | None = None,
     ) -> Private[AnyRows]:
         """Return a dataset's rows: as a table, or as a stream of its files if large.

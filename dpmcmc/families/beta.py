@@ -160,11 +160,7 @@ class Form(DesignForm):
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
         response = number_of(design)
-        d, (means, sds) = len(design.parameters), prior(design, spec.model)
-        ends = response.lower, response.upper
-        super().__init__(design, (means[:d], sds[:d]), ends)
-        self.start, self.prior_mean, self.prior_precision = means.copy(), means, sds**-2.0
-        self.public = self._facts(design.lower, design.upper, design.group, ends)
+        super().__init__(design, prior(design, spec.model), (response.lower, response.upper))
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:

@@ -188,8 +188,7 @@ class HurdleForm(DesignForm):
         response = response_of(design)
         if not isinstance(response, NumberColumn):
             raise SpecError(POINTER, WANTED)
-        ends = response.lower, response.upper
-        super().__init__(design, prior(design, spec.model), ends)
+        super().__init__(design, prior(design, spec.model), (response.lower, response.upper))
         self.start = np.zeros(len(self.prior_mean))
 
 

@@ -131,11 +131,10 @@ class WeibullForm(DesignForm):
     def __init__(self, design: Design, spec: JobSpec) -> None:
         unit, time = unit_of(design, spec.model), number_of(design)
         d, (means, sds) = len(design.parameters), prior(design, spec.model)
+        means, sds = np.append(means[:d] / unit, means[d] - math.log(unit)), sds.copy()
+        sds[:d] /= unit
         ends = math.log(time.lower) / unit, math.log(time.upper) / unit
-        super().__init__(design, (means[:d] / unit, sds[:d] / unit), ends)
-        self.start = self.prior_mean = np.append(self.prior_mean, means[d] - math.log(unit))
-        self.prior_precision = np.append(self.prior_precision, sds[d] ** -2.0)
-        self.public = self._facts(design.lower, design.upper, design.group, ends)
+        super().__init__(design, (means, sds), ends)
 
 
 def guess(design: Design, spec: JobSpec) -> Guess:

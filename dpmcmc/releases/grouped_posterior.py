@@ -372,9 +372,9 @@ class Effects:
     """Normals of effects (k g,) whose precision is diagonal by groups but for a few directions.
 
     It is q + rows^T core rows, q (k, k, g), rows (r, k g), core (r, r) symmetric: a positive
-    matrix, though core need not be one. Of groups within groups, whose outer groups' effects are
-    integrated out, it is that less `shared` for each pair of groups within one (where k is 1).
-    left: (outer,), what that leaves of 1 along the mean of an outer group, q scaled to 1.
+    matrix, though core need not be one. Of groups within groups (k is 1), whose outer groups'
+    effects are integrated out, it is that less a part along the mean of each outer group. left:
+    (outer,), what that leaves of 1 along it, q scaled to 1.
     """
 
     def __init__(self, q: Floats, rows: Floats, core: Floats, left: Floats | None = None) -> None:

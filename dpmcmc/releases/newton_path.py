@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -489,20 +489,31 @@ def _begun(
     return path, white, near
 
 
+def _of_coefficients(problem: Problem, family: Family, **others: Any) -> Problem:
+    """Return a problem of the first predictor's coefficients alone, for another family."""
+    first = slice(0, problem.data.width)
+    return replace(
+        problem,
+        family=family,
+        start=problem.start[first],
+        prior_mean=problem.prior_mean[first],
+        prior=problem.prior[first],
+        hopeless=None,
+        **others,
+    )
+
+
+def _of_logs(problem: Problem, linear: Family, logs: Callable[[Floats], Floats]) -> Problem:
+    """Return the problem of a linear regression of what `logs` makes of responses."""
+    answers = problem.data.answering(logs)
+    return _of_coefficients(problem, linear, data=answers, scale=PILOT_SCALE)
+
+
 def _by_linear(
     problem: Problem, white: Whitening, parts: list[float], random: RandomSource
 ) -> Problem:
     """Return the problem, started where far iterates of a linear regression lead."""
-    first = slice(0, problem.data.width)
-    linear = replace(
-        problem,
-        family=linear_of(problem.family),
-        start=problem.start[first],
-        prior_mean=problem.prior_mean[first],
-        prior=problem.prior[first],
-        scale=FIRST_RESIDUAL_SCALE,
-        hopeless=None,
-    )
+    linear = _of_coefficients(problem, linear_of(problem.family), scale=FIRST_RESIDUAL_SCALE)
     path = _Path(linear, white, random)
     for part in parts:
         path.far(part)
@@ -516,21 +527,15 @@ def _by_known(
 ) -> Problem:
     """Return the problem, started where far iterates of the family with fixed scale lead."""
     family = cast("ShapedFamily", problem.family)
-    first = slice(0, problem.data.width)
-    told = family.known()
-    known = replace(
-        problem,
-        family=problem.family if told is None else told,
-        start=problem.start[first],
-        prior_mean=problem.prior_mean[first],
-        prior=problem.prior[first],
-        hopeless=None,
+    known = family.known()
+    path = _Path(
+        _of_logs(problem, *pilot(problem.family))
+        if known is None
+        else _of_coefficients(problem, known),
+        white,
+        random,
     )
-    if told is None:
-        linear, logs = pilot(problem.family)
-        known = replace(known, family=linear, data=problem.data.answering(logs), scale=PILOT_SCALE)
-    path = _Path(known, white, random)
-    if told is not None and told.link == "log":
+    if known is not None and known.link == "log":
         path.begin_by_logs(parts[:PILOT_ITERATES])
         parts = parts[PILOT_ITERATES:]
     for part in parts:
@@ -544,18 +549,7 @@ def _by_positive(
     problem: Problem, white: Whitening, parts: list[float], random: RandomSource
 ) -> Problem:
     """Return the problem, started where a linear regression of logs of counts above 0 leads."""
-    first, (linear, logs) = slice(0, problem.data.width), hurdles.pilot()
-    of_logs = replace(
-        problem,
-        family=linear,
-        data=problem.data.answering(logs),
-        start=problem.start[first],
-        prior_mean=problem.prior_mean[first],
-        prior=problem.prior[first],
-        scale=PILOT_SCALE,
-        hopeless=None,
-    )
-    path = _Path(of_logs, white, random)
+    path = _Path(_of_logs(problem, *hurdles.pilot()), white, random)
     for part in parts[:PILOT_ITERATES]:
         path.far(part)
     return replace(problem, start=hurdles.start(path.end[:-1], white))
@@ -629,8 +623,7 @@ class _Path:
         """The predictor whose response is about the mean one, predictors being normal."""
         if self._family.link == "log":
             return math.log(self._rate())
-        back = np.linalg.inv(self._released.root)
-        return float(back[:, 0] @ back @ self._place) + shift_of(self._family)
+        return self._predictor_moments()[0]
 
     @property
     def _bends(self) -> bool:
@@ -664,12 +657,8 @@ class _Path:
 
     def _expected(self) -> Floats:
         """Return (2,) expected information of a row about its predictor and a shape parameter."""
-        back = np.linalg.inv(self._released.root)
-        second, place = back.T @ back, self._place[:-1]
-        mean = float(second[0] @ place)
-        sd = math.sqrt(min(max(float(place @ second @ place) - mean * mean, 0.0), MOST_SPREAD))
-        low, high = FARTHEST_LOG_RATE
-        eta = np.clip(mean + shift_of(self._family) + sd * NODES, low, high)
+        mean, variance = self._predictor_moments()
+        eta = np.clip(mean + math.sqrt(variance) * NODES, *FARTHEST_LOG_RATE)
         family, scale = cast("ShapedFamily", self._family), math.exp(self._place[-1])
         return np.asarray(family.expected(family.mean_of(eta), scale) @ WEIGHTS)
 
@@ -703,13 +692,20 @@ class _Path:
 
     def _rate(self) -> float:
         """Return the mean count at the current point, predictors being normal."""
+        (mean, variance), (low, high) = self._predictor_moments(), FARTHEST_LOG_RATE
+        return math.exp(min(max(mean + 0.5 * variance, low), high))
+
+    def _predictor_moments(self) -> tuple[float, float]:
+        """Return mean and variance of rows' first predictor at the current point.
+
+        By the released moments of covariates, the first of which is the intercept. No variance is
+        taken to be above MOST_SPREAD.
+        """
         back = np.linalg.inv(self._released.root)
         second, place = back.T @ back, self._place[: len(back)]
         mean = float(second[0] @ place)
-        spread = float(place @ second @ place) - mean * mean
-        mean += shift_of(self._family)
-        low, high = FARTHEST_LOG_RATE
-        return math.exp(min(max(mean + 0.5 * min(max(spread, 0.0), 4.0), low), high))
+        variance = float(place @ second @ place) - mean * mean
+        return mean + shift_of(self._family), min(max(variance, 0.0), MOST_SPREAD)
 
     def far(self, z: float) -> None:
         """Release at a far iterate and take a Newton step. Privacy: Gaussian(z)."""

@@ -275,8 +275,17 @@ class Quadratic:
     @property
     def inflation(self) -> float:
         """The score's variance, relative to a correct model without clipping."""
-        total = max(float(np.trace(self.curvature)), self.curvature_sd, TINY)
-        return min(float(np.trace(self.noise)) / total, MOST_INFLATION)
+        return min(float(np.trace(self.noise)) / self._information, MOST_INFLATION)
+
+    @property
+    def inflation_sd(self) -> float:
+        """Sd of the noise of `inflation`."""
+        return self.noise_sd * math.sqrt(len(self.place)) / self._information
+
+    @property
+    def _information(self) -> float:
+        """The trace of the curvature, no less than its noise."""
+        return max(float(np.trace(self.curvature)), self.curvature_sd, TINY)
 
     @property
     def unsure_sd(self) -> float:

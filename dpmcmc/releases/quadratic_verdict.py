@@ -172,18 +172,12 @@ def _leverage(release: Quadratic) -> bool:
     Scores then vary more than residuals and covariates do apart. Those of persons, whose rows are
     alike, do so too.
     """
-    return _of_lines(release) and release.inflation - _inflation_sd(release) > MAX_INFLATION
+    return _of_lines(release) and release.inflation - release.inflation_sd > MAX_INFLATION
 
 
 def _of_lines(release: Quadratic) -> bool:
     """Return whether it is a linear model's own answer, by rows."""
     return release.scaled and not release.robust and not release.several_rows
-
-
-def _inflation_sd(release: Quadratic) -> float:
-    """Return the sd of the noise of the inflation."""
-    whole = max(float(np.trace(release.curvature)), release.curvature_sd, TINY)
-    return release.noise_sd * math.sqrt(len(release.place)) / whole
 
 
 def _clear(release: Quadratic, step: Floats, precision: Floats | None) -> tuple[bool, bool, bool]:
@@ -198,7 +192,7 @@ def _clear(release: Quadratic, step: Floats, precision: Floats | None) -> tuple[
     enough = (
         information >= least_information(asked=not release.robust) * p
         and blur <= MAX_CURVATURE_NOISE
-        and not (_of_lines(release) and _inflation_sd(release) > MAX_INFLATION_SD)
+        and not (_of_lines(release) and release.inflation_sd > MAX_INFLATION_SD)
         and not lost(release, precision)
     )
     wide = precision is not None and _reach(release, step, precision) > MAX_PREDICTOR_SD

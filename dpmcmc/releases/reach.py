@@ -156,22 +156,32 @@ def _farthest_count(mean: Floats, spread: Floats, scale: float, most: float) -> 
     return _bounded(math.sqrt(0.5 * max(count, (1.0 - zero) ** 2 / own)))
 
 
+def _beside_scale(place: Floats, white: Whitening, root: Floats) -> tuple[float, float, Floats]:
+    """Return mean and variance of predictors without offsets, and (2, 2) inner products.
+
+    Of the parts of a mean row's score about its predictor and about the log scale. white: of
+    covariates alone. root: (d + 1, d + 1), coordinates.
+    """
+    back = np.linalg.inv(white.root)
+    second = back.T @ back
+    first = second[0] * has_intercept(white)
+    mean, square = float(place[:-1] @ first), float(place[:-1] @ second @ place[:-1])
+    part, last = root[:-1], root[-1]
+    own, cross = float(np.trace(part.T @ second @ part)), float(first @ part @ last)
+    inner = np.array([[own, cross], [cross, float(last @ last)]])
+    return mean, max(square - mean * mean, 0.0), inner
+
+
 def farthest_time(
     place: Floats, white: Whitening, family: Family, ends: tuple[float, float], root: Floats
 ) -> float:
     """Return the longest possible score of a time, which grows exponentially in the log time.
 
-    white: of covariates alone. root: (d + 1, d + 1), coordinates.
+    white, root: see `_beside_scale`.
     """
-    back, sd = np.linalg.inv(white.root), math.exp(float(place[-1]))
-    second = back.T @ back
-    first = second[0] * has_intercept(white)
-    mean, square = float(place[:-1] @ first), float(place[:-1] @ second @ place[:-1])
-    apart = LOW_SDS * math.sqrt(max(square - mean * mean, 0.0))
+    (mean, variance, inner), sd = _beside_scale(place, white, root), math.exp(float(place[-1]))
+    apart = LOW_SDS * math.sqrt(variance)
     mean += shift_of(family)
-    part, last = root[:-1], root[-1]
-    own, cross = float(np.trace(part.T @ second @ part)), float(first @ part @ last)
-    inner = np.array([[own, cross], [cross, float(last @ last)]])
     within = (ends[0] - mean - apart) / sd, (ends[1] - mean + apart) / sd
     return _bounded(
         cast("SkewedFamily", family).farthest(inner, within, sd) / math.sqrt(len(place))
@@ -182,17 +192,11 @@ def farthest_apart(
     place: Floats, white: Whitening, family: Family, ends: tuple[float, float], root: Floats
 ) -> float:
     """Return the longest possible score where the family has a shape parameter."""
-    back = np.linalg.inv(white.root)
-    second = back.T @ back
-    first = second[0] * has_intercept(white)
-    mean, square = float(place[:-1] @ first), float(place[:-1] @ second @ place[:-1])
-    half = 0.5 * min(max(square - mean * mean, 0.0), MOST_SPREAD)
+    mean, variance, inner = _beside_scale(place, white, root)
+    half = 0.5 * min(variance, MOST_SPREAD)
     low, high = FARTHEST_LOG_RATE
     half *= family.link == "log"  # by which the mean response is more than that of a mean row
     eta = min(max(mean + shift_of(family) + half, low), high)
-    part, last = root[:-1], root[-1]
-    own, cross = float(np.trace(part.T @ second @ part)), float(first @ part @ last)
-    inner = np.array([[own, cross], [cross, float(last @ last)]])
     shaped, scale = cast("ShapedFamily", family), math.exp(float(place[-1]))
     there = max(float(shaped.mean_of(np.array([eta]))[0]), LEAST_RATE)
     # hardly any row exceeds what a scale says that was fitted to them

@@ -207,6 +207,11 @@ LOOSE = {
 }
 
 
+def reached_at_least(place: str) -> float:
+    """Return the largest shift, of the charge, that a search reaches whatever it draws."""
+    return REACHED.get(place, ATTAINABLE.get(place, 1.0))
+
+
 def replay_of(replays: list[Replay], **settings: Any) -> dict[str, Any]:
     """Return the part on forced transcripts, as JSON holds it."""
     return {
@@ -250,7 +255,7 @@ def wrong_of(replays: list[Replay], *, every_place: bool = False) -> list[str]:
         return found
     for name, seen in _grouped(replays, lambda one: list(one.shares)).items():
         most = ATTAINABLE.get(name, 1.0)
-        if not CLOSE * REACHED.get(name, most) <= seen["largest"] <= most:
+        if not CLOSE * reached_at_least(name) <= seen["largest"] <= most:
             message = f"the largest shift is {seen['largest']:.4f}, and {most:.4f} is attainable"
             found.append(f"{name}: {message}")
     return found

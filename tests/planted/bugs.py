@@ -1600,8 +1600,8 @@ RELEASING = (
         "a variance of scores that noise hides is taken for known",
         "dpmcmc/releases/quadratic_verdict.py",
         "_clear",
-        "_inflation_sd(release) > MAX_INFLATION_SD",
-        "_inflation_sd(release) > 9.0",
+        "release.inflation_sd > MAX_INFLATION_SD",
+        "release.inflation_sd > 9.0",
         "tests/core/test_noisy_quadratic.py"
         "::test_how_scores_vary_counts_in_so_far_as_it_stands_out_of_its_noise"
         "[0.9-1.1-noise]",
@@ -1610,8 +1610,8 @@ RELEASING = (
         "few far rows decide a reliable answer",
         "dpmcmc/releases/quadratic_verdict.py",
         "_leverage",
-        "release.inflation - _inflation_sd(release) > MAX_INFLATION",
-        "release.inflation - _inflation_sd(release) > 9.0",
+        "release.inflation - release.inflation_sd > MAX_INFLATION",
+        "release.inflation - release.inflation_sd > 9.0",
         "tests/core/test_noisy_quadratic.py"
         "::test_a_linear_answer_that_few_far_rows_decide_is_unreliable",
     ),

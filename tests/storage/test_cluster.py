@@ -155,7 +155,7 @@ def test_workers_make_all_of_the_sums(kept, three, monkeypatch, warnings_of):
 def test_rows_of_several_holders_are_summed_in_their_order(kept, three):
     files = [kept.sealed, kept.sealed]
     read = RowReader(LocalStore(kept.folder / "datasets")).tables
-    local = lambda names, first=0, stop=None: read(files, clusters._at_once, names, first, stop)  # noqa: E731
+    local = lambda names, first=0, stop=None: read(files, clusters.at_once, names, first, stop)  # noqa: E731
     found = three.cluster.spread("event")(files, local)(("y",), 999, cells)
     assert (found == 2 * kept.opened().summed(("y",), 999, cells)).all()
     whole = np.concatenate([t.columns["y"] for t in local(("y",))])

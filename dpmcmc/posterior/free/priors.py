@@ -537,7 +537,7 @@ def inverse_gaussian_like(power: float, omega: Floats, random: RandomSource) -> 
     lam, w = abs(power), omega.ravel()
     alpha = np.sqrt(w * w + lam * lam) - lam
 
-    def psi(x: Floats) -> Floats:
+    def psi(x: Floats, alpha: Floats) -> Floats:
         """Return the log density at exp(x), up to a constant."""
         return np.asarray(-alpha * (np.cosh(x) - 1.0) - lam * (np.expm1(x) - x))
 
@@ -547,15 +547,15 @@ def inverse_gaussian_like(power: float, omega: Floats, random: RandomSource) -> 
 
     ones = np.ones(len(w))
     with np.errstate(all="ignore"):
-        at = -psi(ones)
+        at = -psi(ones, alpha)
         t = np.where(at > 2.0, np.sqrt(2.0 / (alpha + lam)), 1.0)
         t = np.where(at < 0.5, np.log(4.0 / (alpha + 2.0 * lam)), t)
-        at = -psi(-ones)
+        at = -psi(-ones, alpha)
         s = np.where(at > 2.0, np.sqrt(4.0 / (alpha * math.cosh(1.0) + lam)), 1.0)
         low = np.log1p(1.0 / alpha + np.sqrt(1.0 / alpha**2 + 2.0 / alpha))
         s = np.where(at < 0.5, np.minimum(low, 1.0 / lam if lam else np.inf), s)
         right, left = -1.0 / slope(t), 1.0 / slope(-s)
-        top, bottom = psi(t), psi(-s)
+        top, bottom = psi(t, alpha), psi(-s, alpha)
         upper, lower = t + right * top, s + left * bottom
     drawn, open_ = np.empty(len(w)), np.arange(len(w))
     while len(open_):
@@ -567,8 +567,7 @@ def inverse_gaussian_like(power: float, omega: Floats, random: RandomSource) -> 
         x = np.where(u >= middle + r, -down + p * np.log(v), x)
         log_cap = np.where(x > up, top[open_] - (x - t[open_]) / r, 0.0)
         log_cap = np.where(x < -down, bottom[open_] + (x + s[open_]) / p, log_cap)
-        curve = -alpha[open_] * (np.cosh(x) - 1.0) - lam * (np.expm1(x) - x)
-        done = np.log(accept) + log_cap <= curve
+        done = np.log(accept) + log_cap <= psi(x, alpha[open_])
         drawn[open_[done]], open_ = x[done], open_[~done]
     ratio = lam / w
     logs = np.log(ratio + np.sqrt(1.0 + ratio * ratio)) + drawn
