@@ -500,6 +500,20 @@ def test_what_is_sent_before_the_scripts_run_is_answered(page: Page, service: Se
     expect(page.locator("#verified")).to_contain_text("It is whole")
 
 
+def test_columns_that_are_pressed_before_the_scripts_run_are_inserted(
+    page: Page, service: Service, analyst: str
+) -> None:
+    sign_in(page, service.url, analyst)
+    expect(page.get_by_role("heading", name="Datasets")).to_be_visible()
+    script = held_back(page, f"{service.url}/jobs/new")
+    chips = page.locator("#columns button")
+    names = chips.all_inner_texts()[:2]
+    for at in range(2):
+        chips.nth(at).click()
+    script.continue_()
+    expect(page.get_by_label("Formula")).to_have_value(re.compile(" ~ ".join(names)))
+
+
 def test_drawings_move_nothing(page: Page, service: Service, analyst: str) -> None:
     """Figures are drawn after the page is shown: what stands below them stays where it is."""
     job = job_of(analyst, service)
