@@ -58,7 +58,7 @@ class Lanes:
 
     def remember(self, request: Request, user: UUID | None) -> None:
         """Record the user of a request's key; None: unknown."""
-        key = _key(request)
+        key = key_of(request.headers.get("authorization", ""))
         with self._guard:
             self._users.pop(key, None)
             if user is not None:
@@ -69,7 +69,7 @@ class Lanes:
     async def run(self, request: Request, waited: Coroutine[Any, Any, Found]) -> Found:
         """Run a request's handler within its caller's limit, in the event loop."""
         with self._guard:
-            user = self._users.get(_key(request))
+            user = self._users.get(key_of(request.headers.get("authorization", "")))
         lane, inside = self._lanes.get(user) or (asyncio.Semaphore(AT_ONCE), 0)
         self._lanes[user] = lane, inside + 1
         entered = _LANE.set(lane)
@@ -86,9 +86,9 @@ class Lanes:
 _LANE: ContextVar[asyncio.Semaphore | None] = ContextVar("lane", default=None)
 
 
-def _key(request: Request) -> bytes:
-    """Return the hash of the request's Authorization header."""
-    return blake2b(request.headers.get("authorization", "").encode(), digest_size=16).digest()
+def key_of(authorization: str) -> bytes:
+    """Return the hash of a request's Authorization header, by which its caller is remembered."""
+    return blake2b(authorization.encode(), digest_size=16).digest()
 
 
 async def in_thread(function: Callable[..., Found], *given: Any, **named: Any) -> Found:

@@ -24,6 +24,7 @@ MOST_KEPT = 10_000
 AT_ONCE = 30  # refusals of one caller in WINDOW_SECONDS that are answered at once
 WAIT_SECONDS = 5.0  # that each further one waits
 NOBODY = UUID(int=0)  # all callers without a key that works, as one
+LEFT_AT_ONCE = 10  # requests that one caller may leave in WINDOW_SECONDS before his next ones wait
 METER = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6
@@ -154,6 +155,37 @@ class Refusals:
         """Return the seconds to delay a refusal. user None: unauthenticated."""
         allowed, _ = self._meter.ask(user or NOBODY, WINDOW_SECONDS / AT_ONCE)
         return 0.0 if allowed else WAIT_SECONDS
+
+
+class Departures:
+    """Delays of requests of callers who leave before the answer, which grow with their number.
+
+    What was left is worked on until that is seen, and whoever leaves may ask again at once. Of a
+    caller who does so all the time about one request a second is worked on. The others wait before
+    anything is done for them, and most are left again meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._users = dict[bytes, UUID]()  # by the hash of a key: before it is looked up
+        self._until = dict[UUID, float]()  # as OwnMeter keeps it, and beyond the window
+
+    def count(self, key: bytes, user: UUID) -> None:
+        """Count a request that was left. key: the hash of the key that it came with."""
+        now = time.monotonic()
+        if len(self._users) >= MOST_KEPT:
+            self._until = {who: until for who, until in self._until.items() if until > now}
+            self._users = {of: who for of, who in self._users.items() if who in self._until}
+        before = max(self._until.get(user, now), now)
+        most = now + WINDOW_SECONDS + WAIT_SECONDS
+        self._until[user] = min(before + WINDOW_SECONDS / LEFT_AT_ONCE, most)
+        self._users[key] = user
+
+    def wait_seconds(self, key: bytes) -> float:
+        """Return the seconds to delay a request with this key before anything is done for it."""
+        user = self._users.get(key)
+        if user is None:
+            return 0.0
+        return max(0.0, self._until.get(user, 0.0) - time.monotonic() - WINDOW_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

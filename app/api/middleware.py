@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -14,7 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import logs, tracing
 from app.api.documents import tag_of
-from app.api.limits import Refusals
+from app.api.endpoints import key_of
+from app.api.limits import Departures, Refusals
 from app.api.metrics import UNTIMED, Metrics
 from app.api.problems import of_status, problem
 from app.services.errors import Refusal
@@ -132,7 +134,7 @@ class Front:
         self.metrics = metrics
         self.limit = limit
         self.seconds = seconds
-        self.refusals = Refusals()
+        self.refusals, self.departures = Refusals(), Departures()
         forms = (rf"{re.escape(name)}=[A-Za-z0-9._-]{{1,{most}}}" for name, most in cookies.items())
         self.cookies = re.compile("|".join(forms).encode())
 
@@ -149,10 +151,15 @@ class Front:
         limit = self.limit(scope)
         exchange = _Exchange(scope, receive, send, request_id, limit, self.seconds, self.refusals)
         started = time.perf_counter()
+        key = key_of(header(scope, b"authorization"))
+        wait = 0.0 if scope["path"] in PROBES else self.departures.wait_seconds(key)
         with _span(scope, request_id):
-            await exchange.serve(_ALIVE if _ALIVE.asked(scope) else self.app)
+            await exchange.serve(_ALIVE if _ALIVE.asked(scope) else self.app, wait)
             tracing.note(route=_route(scope), status=exchange.status)
         status = exchange.status or CLIENT_LEFT
+        caller = scope.get("state", {}).get("caller")
+        if status == CLIENT_LEFT and caller is not None:
+            self.departures.count(key, caller.id)
         self._note(scope, _method(scope, head=exchange.head), status, time.perf_counter() - started)
 
     def _note(self, scope: Scope, method: str, status: int, seconds: float) -> None:
@@ -191,9 +198,10 @@ class _Exchange:
         self.late = False  # whether the body had its last look
         self.status = 0
         self.head = scope["method"] == "HEAD"
+        self._early = deque[Message]()  # came while the request waited
 
-    async def serve(self, app: ASGIApp) -> None:
-        """Run the application for this request."""
+    async def serve(self, app: ASGIApp, wait: float = 0.0) -> None:
+        """Run the application for this request, after a wait if its client is still there then."""
         length = header(self.scope, b"content-length")
         if length.isdigit() and int(length) > self.limit:
             await self._refuse(of_status(413, self._too_large()))
@@ -201,6 +209,8 @@ class _Exchange:
         if self.head:  # the routes answer it as GET; the answer's body is left out here
             self.scope["method"] = "GET"
         try:
+            if wait and not await self._stays(wait):
+                raise ClientDisconnect
             await app(self.scope, self.receive, self.send)
         except BodyTooLargeError:
             await self._refuse(of_status(413, self._too_large()))
@@ -218,8 +228,28 @@ class _Exchange:
             if over is not None:
                 over()
 
+    async def _stays(self, seconds: float) -> bool:
+        """Wait, and return whether the client is still there. What it sends meanwhile is kept."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0.0:
+            if self.read > PIECE_BYTES and not self.done:  # of a large body no more is held
+                await asyncio.sleep(left)
+                continue
+            try:
+                message = await asyncio.wait_for(self._received(), left)
+            except TimeoutError:
+                continue
+            if message["type"] == "http.disconnect":
+                return False
+            self._early.append(message)
+        return True
+
     async def receive(self) -> Message:
-        """Return the next message, enforcing size and time limits of the body."""
+        """Return the next message of the request."""
+        return self._early.popleft() if self._early else await self._received()
+
+    async def _received(self) -> Message:
+        """Receive the next message, enforcing size and time limits of the body."""
         if self.head and self.status:
             return {"type": "http.disconnect"}  # there is no body to wait for
         message = await self._next()

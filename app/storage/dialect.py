@@ -9,8 +9,9 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from typing import Literal, get_args
 
 from app.storage.errors import IngestError
@@ -46,6 +47,8 @@ TWO_WAYS = (
     'numbers such as 1.234 can be read in two ways here: declare the decimal sign, "." or ",",'
     " and the thousands separator if there is one"
 )
+# a number with its nonzero digits alike: how it is divided depends on no more, and a sample has few
+ALIKE = str.maketrans("23456789", "11111111")
 SIGN, POWER = "[+\\-\u2212]?", "(?:[eE][+-]?[0-9]+)?"
 
 
@@ -139,6 +142,9 @@ def sample_of(
     quote = dialect.quote if dialect.quote is not None else _quote(text)
     dialect = replace(dialect, quote=quote)
     choices = [dialect.separator] if dialect.separator else [*SEPARATORS, " "]
+    if len(choices) > 1 and names:
+        naming = [one for one in choices if _named(text, one, quote, dialect.skip_lines, names)]
+        choices = naming if len(naming) == 1 else choices  # the header decides: others stay unread
     tables = [_Table(text, one, quote, dialect.skip_lines, names) for one in choices]
     table = _chosen(tables, names)
     header, rows = table.header, table.rows
@@ -173,6 +179,34 @@ def _quote(text: str) -> str:
     return "" if '"' in text and not opening.search(text) else '"'
 
 
+def _records(
+    text: str, separator: str, quote: str, above: int | None
+) -> Iterator[tuple[list[str], int, int]]:
+    """Yield the first records of a text below `above` lines, each with its end and last line."""
+    lines = io.StringIO(text, newline="")
+    for _ in range(above or 0):
+        lines.readline()
+    try:
+        reader = csv.reader(
+            lines,
+            delimiter=separator,
+            quotechar=quote or None,
+            quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+        )
+        for record in islice(reader, MOST_RECORDS):
+            yield [one.strip() for one in record], lines.tell(), reader.line_num
+    except csv.Error:
+        pass  # a field of more than 128 KiB, or an open quote: the rows before are enough
+
+
+def _named(
+    text: str, separator: str, quote: str, above: int | None, names: Collection[str]
+) -> bool:
+    """Return whether the header, or an early line where it is not known, has all of the names."""
+    shown = (record for record, _, _ in _records(text, separator, quote, above) if any(record))
+    return any(set(names) <= set(one) for one in islice(shown, TITLES if above is None else 1))
+
+
 class _Table:
     """A text as parsed with one separator."""
 
@@ -180,25 +214,11 @@ class _Table:
         self, text: str, separator: str, quote: str, above: int | None, names: Collection[str]
     ) -> None:
         self.separator = separator
-        lines = io.StringIO(text, newline="")
-        for _ in range(above or 0):
-            lines.readline()
         records, ends, taken = list[list[str]](), list[int](), list[int]()
-        try:
-            reader = csv.reader(
-                lines,
-                delimiter=separator,
-                quotechar=quote or None,
-                quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
-            )
-            for record in reader:
-                records.append([one.strip() for one in record])
-                ends.append(lines.tell())
-                taken.append(reader.line_num)
-                if len(records) == MOST_RECORDS:
-                    break
-        except csv.Error:
-            pass  # a field of more than 128 KiB, or an open quote: the rows before are enough
+        for record, end, line in _records(text, separator, quote, above):
+            records.append(record)
+            ends.append(end)
+            taken.append(line)
         shown = [at for at, record in enumerate(records) if any(record)]
         widths = Counter(len(records[at]) for at in shown)
         self.width, _ = max(widths.items(), key=lambda w: (w[1], w[0]), default=(0, 0))
@@ -287,7 +307,7 @@ def _with_marks(dialect: Dialect, cells: Iterable[str]) -> Dialect:
         return replace(dialect, thousands=dialect.thousands or "")
     ways = {way for way in WAYS if dialect.thousands is None or way[1] == dialect.thousands}
     marked = False
-    for cell in cells:
+    for cell in {cell.translate(ALIKE) for cell in cells}:
         if cell.isdigit() or not re.search(r"[0-9]", cell):
             continue
         fitting = {way for way in WAYS if WAYS[way].fullmatch(cell)}

@@ -7,17 +7,23 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
 import pytest
+from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from app import connections
 from app.api import limits
+from app.api.endpoints import key_of
 from app.api.limits import OwnMeter, Rates, SharedMeter
 from app.api.metrics import Metrics
 from app.api.middleware import Front
+from app.connections import PARSED_AT_ONCE, Impatient
 from app.services.errors import Refusal
 from app.settings import Settings
 from tests.api.support import ADMIN, CSV, METADATA, House, client, house_in, job_of, running
@@ -97,6 +103,68 @@ def test_refusals_wait_and_no_other_answer_does(
     while ada.get("/v1/models").status_code == 200:
         pass
     assert asked == [None, UUID(ada.id)]
+
+
+def test_who_leaves_again_and_again_waits_with_every_key_until_time_has_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, ada, each = 1000.0, uuid4(), limits.WINDOW_SECONDS / limits.LEFT_AT_ONCE
+    monkeypatch.setattr(limits.time, "monotonic", lambda: now)
+    departures = limits.Departures()
+    for _ in range(limits.LEFT_AT_ONCE):
+        departures.count(b"one key", ada)
+        assert departures.wait_seconds(b"one key") == 0.0
+    departures.count(b"another", ada)
+    assert departures.wait_seconds(b"one key") == departures.wait_seconds(b"another") == each
+    assert departures.wait_seconds(b"somebody else's") == 0.0
+    now += each
+    assert departures.wait_seconds(b"one key") == 0.0
+    for _ in range(1000):
+        departures.count(b"one key", ada)
+    assert departures.wait_seconds(b"one key") == limits.WAIT_SECONDS
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_nothing_is_done_for_who_leaves_while_he_waits_and_the_rest_for_who_stays(
+    monkeypatch: pytest.MonkeyPatch, stays: bool
+) -> None:
+    caller = SimpleNamespace(id=uuid4(), role="analyst", key_id=None)
+    bodies, statuses = list[bytes](), list[int]()
+    counted = list[tuple[bytes, UUID]]()
+    monkeypatch.setattr(limits.Departures, "count", lambda _, *left: counted.append(left))
+    monkeypatch.setattr(limits.Departures, "wait_seconds", lambda *_: 0.05 if counted else 0.0)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {})["caller"] = caller
+        bodies.append(b"".join([(await receive())["body"] for _ in range(2)]))
+        if len(bodies) < 2:
+            raise ClientDisconnect
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    def asked(path: str = "/v1/plans") -> None:
+        queue = [b"a", b"b"]
+
+        async def receive() -> Message:
+            if queue:
+                return {"type": "http.request", "body": queue.pop(0), "more_body": bool(queue)}
+            await asyncio.sleep(60.0 if stays else 0.0)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            statuses.append(message["status"])
+
+        headers = [(b"authorization", b"Bearer hers")]
+        scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
+        asyncio.run(front(scope, receive, send))
+
+    front = Front(app, Metrics(), lambda _: 1000, 10.0, {})
+    asked()
+    assert (bodies, counted) == ([b"ab"], [(key_of("Bearer hers"), caller.id)])
+    asked()
+    assert (bodies[1:], statuses) == (([b"ab"], [200]) if stays else ([], []))
+    asked("/readyz")
+    assert (bodies[-1], statuses[-1], len(statuses)) == (b"ab", 200, 2 if stays else 1)
+    assert len(counted) == 1
 
 
 def test_a_meter_earns_back_by_and_by(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,6 +479,25 @@ def test_requests_one_behind_the_other_are_answered_in_order(hasty: str) -> None
             answer += more
     statuses = [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
     assert statuses == [404] * 99 + [200]
+
+
+def test_what_comes_whole_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of a thread is a system call, for each packet of each body."""
+    asked, parsed = list[int](), list[bytes]()
+    line: Any = Impatient.__new__(Impatient)
+    line.transport, line._watch = SimpleNamespace(), lambda: None
+    for name in ("is_closing", "pause_reading", "resume_reading"):
+        setattr(line.transport, name, lambda: None)
+    line.loop = SimpleNamespace(call_later=lambda *_: None)
+    line.flow = SimpleNamespace(read_paused=False)
+    line.conn = SimpleNamespace(their_state=None, our_state=None, _reader=SimpleNamespace())
+    line._unparsed = bytearray()
+    monkeypatch.setattr(H11Protocol, "data_received", lambda _, data: parsed.append(data))
+    monkeypatch.setattr(connections.time, "thread_time", lambda: asked.append(1) or 0.0)
+    line.data_received(b"x" * PARSED_AT_ONCE)
+    assert (parsed, asked) == ([b"x" * PARSED_AT_ONCE], [])
+    line.data_received(b"y" * (PARSED_AT_ONCE + 1))
+    assert (len(parsed), len(asked)) == (2, 2)
 
 
 def test_threads_of_one_caller_are_few(house: House) -> None:
