@@ -57,7 +57,7 @@ _SMOOTH = "smooths of several columns are not available: write s(x) + s(z)"
 NOT_AVAILABLE = {
     **dict.fromkeys(("te", "t2", "ti"), _SMOOTH),
     "gp": "write s({})",
-    "mo": "monotonic effects are not available: write C({})",
+    "mo": "monotonic effects are not available: write C({0}), or s({0}) where it is a number",
     "ordered": "declare the categories in their order, and write {}",
     "pow": "write I({}^2)",
     **dict.fromkeys(("gr", "mm"), "write (1 | {})"),
@@ -115,8 +115,8 @@ def read_call(text: str) -> Call:
         if name in STANDARDISED:
             column = _first(tree, names)
             reason = (
-                f"it is computed from the data; write {column}, which is standardised by its"
-                f" declared bounds, or numbers of your own: I(({column} - 50) / 10)"
+                f"it is computed from the data: write {column}; numbers are standardised by their"
+                f" declared bounds, or by numbers of your own: I(({column} - 50) / 10)"
             )
         raise SpecError(POINTER, f"{text}: {reason}")
     if name in NOT_AVAILABLE:

@@ -141,7 +141,7 @@ def grouping_of(
     if not groups:
         return None
     effect, bar, name, outer = _nested(groups)
-    slope = _slope_of(effect, bar, name, numbers)
+    slope = _slope_of(effect, bar, name, numbers, groups)
     if slope and outer:
         message = f"slopes differ by groups of one kind: write ({effect} {bar} {name})"
         raise SpecError(POINTER, message)
@@ -216,13 +216,20 @@ def _nested(groups: tuple[tuple[str, str, str], ...]) -> tuple[str, str, str, in
     return effect, bar, ":".join([*outer, *rest]), len(outer)
 
 
-def _slope_of(effect: str, bar: str, name: str, numbers: tuple[str, ...]) -> str:
+def _slope_of(
+    effect: str,
+    bar: str,
+    name: str,
+    numbers: tuple[str, ...],
+    groups: tuple[tuple[str, str, str], ...],
+) -> str:
     """Return the coefficient that differs by group, empty where none does. Raises SpecError.
 
     effect, bar, name: what stands before, on and after the bar. numbers: coefficients that may.
+    groups: as the formula has them.
     """
     terms = [part.strip() for part in re.split(r"\+(?![^(`]*[)`])", effect)]
-    whole = f"({effect} {bar} {name})"
+    whole = " + ".join(f"({before} {on} {after})" for before, on, after in groups)
     if "0" in terms or re.search(r"-\s*1", effect):
         those = re.sub(r"\s*-\s*1", "", " + ".join(part for part in terms if part != "0"))
         message = f"slopes that differ by group go with levels that do: write ({those} || {name})"
@@ -242,7 +249,8 @@ def _slope_of(effect: str, bar: str, name: str, numbers: tuple[str, ...]) -> str
             return spelled
     message = (
         f"a slope that differs by group is of a number with a slope of its own: write {slope} +"
-        f" {whole} where {slope} is a number, and {slope}:h by few categories h where it is not"
+        f" ({effect} {bar} {name}) where {slope} is a number, and {slope}:h by few categories h"
+        " where it is not"
     )
     raise SpecError(POINTER, f"{whole}: {message}")
 

@@ -105,7 +105,7 @@ def test_natural_splines_have_the_span_of_cr():
         ("y ~ C(g, ref=True)", "its reference"),
         ("y ~ C(g, ref='b') + x:C(g, ref='c')", "'g' has two references"),
         ("y ~ C(x, ref='b')", "'x' is a number"),
-        ("y ~ scale(x)", "write x, which is standardised by its declared bounds"),
+        ("y ~ scale(x)", "write x; numbers are standardised by their declared bounds"),
         ("y ~ lag(x)", "compute it before the upload"),
         ("y ~ te(x, z)", "write s(x) + s(z)"),
         ("y ~ gp(x)", "write s(x)"),
