@@ -18,7 +18,7 @@ from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import newton_path
 from dpmcmc.releases.design_rows import DesignRows, HeldRows
-from dpmcmc.releases.grouped_posterior import Arrow, Curve, Part, unseen_of_nested
+from dpmcmc.releases.grouped_posterior import Arrow, Part, predictor_variances, unseen_of_nested
 
 BLOCK_ROWS = 8192
 # parts of mu^2: of the path without groups, of the joint steps that find the place, of the last
@@ -41,6 +41,7 @@ CLEAR = 2.0  # sds of noise, below which a count is taken from the one before
 FALLS = 3.0  # a count that noise hides falls with this power of the length
 ONE_SIDED, ONE_SIDED_CELL = 0.5, 0.25  # part of what is cut off that points the same way
 LARGEST_MOVE = 2.5  # of an effect in one step, where a likelihood is not quadratic
+SETTLED = 2  # times that variances of predictors are found again after a step
 LEAST_SPREAD, MOST_SPREAD = 1e-9, 1.5  # sd of predictors, that slopes and means are averaged over
 LEAST_WEIGHT, MOST_WEIGHT = 0.02, 50.0  # of a row's usual slope, times that at the start
 
@@ -319,7 +320,26 @@ def _stored(
         related=rows.groups.related,
         within=rows.groups.within,
         outer_sd=rows.groups.prior_sds[0],
+        averaged=np.zeros(0) if rows.family.quadratic else place.spread,
+        link=rows.family.link,
     )
+
+
+def _settled(rows: GroupedRows, released: Arrow) -> Arrow:
+    """Return the release as if means of the response had been averaged over predictors as far from
+    where they were evaluated as this release tells that they are.
+
+    Those that an evaluation uses are told by the step before, through more noise.
+    """
+    if rows.family.quadratic:
+        return released
+    released = replace(released, around=released.levels())
+    arrow = released
+    for _ in range(SETTLED):
+        times = max(arrow.dispersion(*rows.prior), 1.0)
+        part = Part.of(arrow, arrow.curvatures(1, None)[0], times, *rows.prior)
+        arrow = released.averaged_over(part.variances(), part.curve.cells[0, 0])
+    return arrow
 
 
 def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
@@ -335,11 +355,14 @@ def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
         step[d:] = np.clip(step[d:], -LARGEST_MOVE, LARGEST_MOVE)
         change = float(np.linalg.norm(step[:d])) / place.unit  # of predictors
         step[:d] *= min(1.0, LARGEST_MOVE / max(change, 1e-12))
-        spread = _predictor_sds(wide, arrow.unit)
+        # of the error of a step's posterior mean, at which the next one is: what is not linear in
+        # it would else move coefficients
+        sds = np.sqrt(predictor_variances(wide, arrow.unit))
+        spread = np.clip(sds, LEAST_SPREAD, MOST_SPREAD)
     moved = replace(
         place,
-        coefficients=place.coefficients + place.root @ step[:d],
-        effects=place.effects + step[d:].reshape(place.effects.shape),
+        coefficients=arrow.place + place.root @ step[:d],
+        effects=(arrow.effects + step[d:]).reshape(place.effects.shape),
         spread=spread,
     )
     if not arrow.scaled:
@@ -348,20 +371,6 @@ def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
     return replace(
         moved, root=ratio * place.root, unit=place.unit / ratio, scale=ratio * place.scale
     )
-
-
-def _predictor_sds(covariance: Curve, unit: float) -> Floats:
-    """Return posterior sds (g,) of the predictor of a usual row of each group.
-
-    Of the error of a step's posterior mean, at which the next one is: what is not linear in it
-    would else move coefficients.
-    """
-    k, _, g = covariance.cells.shape
-    variances = np.zeros(g)
-    for j in range(k):  # 1 and t, whose mean is 0 and whose mean square is 1
-        variances += covariance.cells[j, j] + covariance.whole[j, j] / unit**2
-        variances += 2.0 * covariance.border[j, j * g : (j + 1) * g] / unit
-    return np.asarray(np.clip(np.sqrt(np.maximum(variances, 0.0)), LEAST_SPREAD, MOST_SPREAD))
 
 
 def released(
@@ -382,6 +391,6 @@ def released(
     for _ in range(steps):
         sums = _joint_step(rows, place, FAR_CLIP, far, random, last=False)
         clip, left = _chosen(sums, last / math.sqrt(LAST_PARTS[0]), len(first.place))
-        place = _moved(rows, _stored(rows, place, sums, left, z), place)
+        place = _moved(rows, _settled(rows, _stored(rows, place, sums, left, z)), place)
     sums = _joint_step(rows, place, clip, last, random, last=True)
-    return _stored(rows, place, sums, left, z)
+    return _settled(rows, _stored(rows, place, sums, left, z))

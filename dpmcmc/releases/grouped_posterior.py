@@ -6,7 +6,7 @@ numbers and public facts, at no cost. Source of the shrunken effects given that 
 """
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,13 @@ OF_ONE_SEEN = 0.25
 # of a slope's covariate, variance within groups over that of all: at least, at most, and of a group
 LEAST_SPREAD, MOST_SPREAD, LEAST_WITHIN = 0.05, 20.0, 0.1
 NO_LIKELIHOOD = -1e300  # its logarithm, so that the prior decides where there is none at all
+# the mean of a logistic function of a normal with variance v is nearly that function of its mean
+# times (1 + .346 v)^-.5: Zeger, Liang and Albert 1988
+LOGISTIC_NORMAL = (16.0 * math.sqrt(3.0) / (15.0 * math.pi)) ** 2
+LEAST_STEP = -0.9  # of a predictor with a log link
+# variance of predictors that means are averaged over, at most
+MOST_AVERAGED = {"logit": 25.0, "log": 2.25}
+LAWS = 5  # of effects, that variances of predictors are averaged over
 AT_ONCE = 4_000_000  # numbers that are held of several laws of effects
 
 
@@ -73,7 +80,9 @@ class Arrow:
     coefficient that differs by group, 0 for none; slope_sd, slope_df: of the prior of the sd of its
     effects. related: whether both effects of a group may hang together. within: number of groups
     within each outer one, of which one lies behind the other; 0 without outer ones. outer_sd,
-    outer_df: of the prior of the sd of outer groups' effects.
+    outer_df: of the prior of the sd of outer groups' effects. averaged: (g,) sds of normal
+    predictors that answers and slopes are averaged over, none of a quadratic likelihood; around:
+    (g,), their means. link: of the family.
     """
 
     place: Floats
@@ -105,6 +114,9 @@ class Arrow:
     within: int = 0
     outer_sd: float = 0.0
     outer_df: float = 0.0
+    averaged: Floats = field(default_factory=lambda: np.zeros(0))
+    around: Floats = field(default_factory=lambda: np.zeros(0))
+    link: str = "identity"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as lists and numbers that JSON can hold."""
@@ -126,6 +138,61 @@ class Arrow:
     def moments(self) -> None:
         """Return None: moments of the covariates alone are not released."""
         return
+
+    def levels(self) -> Floats:
+        """Return (g,) predictors of a usual row of each group, where rows were evaluated."""
+        return np.asarray(self.place @ self._usual() + self.effects[: self.size[1]])
+
+    def _usual(self) -> Floats:
+        """Return (d,), the covariates of a usual row."""
+        means = -np.linalg.solve(self.root[1:, 1:].T, self.root[0, 1:])
+        return np.concatenate((np.ones(1), np.asarray(means, np.float64)))
+
+    def moves_for(self, variances: Floats, rows: Floats) -> tuple[Floats, Floats]:
+        """Return moves of coefficients (d,) and of effects (k g,) at which means of the response
+        are what they were, averaged over predictors with other variances (g,).
+
+        rows: (g,), curvatures. With a log link half the variance more stands for a predictor so
+        much larger; with a logit link a predictor counts (1 + .346 v)^-.5 times.
+        """
+        coefficients, effects = np.zeros(len(self.place)), np.zeros((self.each, len(variances)))
+        if self.link == "log":
+            effects[0] = 0.5 * (self.averaged**2 - variances)
+            return coefficients, effects.ravel()
+        more = self._stretch(variances) - 1.0
+        effects[:] = self.effects.reshape(effects.shape)
+        effects[0] = self.levels()
+        coefficients[1:] = float(more @ rows / rows.sum()) * self.place[1:]
+        coefficients[0] = -self._usual()[1:] @ coefficients[1:]  # a usual row's is in its effect
+        return coefficients, (more * effects).ravel()
+
+    def _stretch(self, variances: Floats) -> Floats:
+        """Return (g,), what multiplies predictors of a logit link for means to stay."""
+        sizes = 1.0 + LOGISTIC_NORMAL * np.array([self.averaged**2, variances])
+        return np.asarray(np.sqrt(sizes[1] / sizes[0]))
+
+    def averaged_over(self, variances: Floats, rows: Floats) -> "Arrow":
+        """Return the release as if means had been averaged over predictors with other variances
+        (g,). rows: (g,), curvatures."""
+        coefficients, effects = self.moves_for(variances, rows)
+        moved = replace(
+            self,
+            place=self.place + coefficients,
+            effects=self.effects + effects,
+            averaged=np.sqrt(variances),
+        )
+        if self.link == "log":
+            return moved
+        less = 1.0 / self._stretch(variances)
+        mean = float(less @ rows / rows.sum())
+        return replace(
+            moved,
+            curvature=mean * self.curvature,
+            border=np.tile(less, self.each) * self.border,
+            cell_curvature=np.tile(less, len(self.cell_curvature) // len(less))
+            * self.cell_curvature,
+            sds=self.sds * np.array([1.0, 1.0, mean, mean, mean]),
+        )
 
     @property
     def size(self) -> tuple[int, int]:
@@ -368,6 +435,17 @@ class Curve:
         return float(whole + 2.0 * border.sum() + (self.cells * covariance.cells).sum())
 
 
+def predictor_variances(covariance: Curve, unit: float) -> Floats:
+    """Return posterior variances (g,) of the predictor of a usual row of each group. unit: of the
+    first u."""
+    k, _, g = covariance.cells.shape
+    variances = np.zeros(g)
+    for j in range(k):  # 1 and t, whose mean is 0 and whose mean square is 1
+        variances += covariance.cells[j, j] + covariance.whole[j, j] / unit**2
+        variances += 2.0 * covariance.border[j, j * g : (j + 1) * g] / unit
+    return np.asarray(np.maximum(variances, 0.0))
+
+
 class Effects:
     """Normals of effects (k g,) whose precision is diagonal by groups but for a few directions.
 
@@ -551,7 +629,8 @@ class Part:
     def log_likelihoods(self, laws: Floats) -> Floats:
         """Return (n,) of laws of effects (n, h), effects and coefficients integrated out."""
         each = max(AT_ONCE // self.own.size, 1)
-        parts = [self._logs(laws[k : k + each]) for k in range(0, len(laws), each)]
+        with np.errstate(invalid="ignore"):  # -inf - -inf, of laws that no rows tell apart
+            parts = [self._logs(laws[k : k + each]) for k in range(0, len(laws), each)]
         logs = np.concatenate(parts)  # answers that no rows give may leave none
         return np.where(np.isfinite(logs), logs, NO_LIKELIHOOD)
 
@@ -584,13 +663,15 @@ class Part:
         where = np.zeros((r, r), np.int64)
         where[first, second] = where[second, first] = np.arange(len(first))
         inside = np.eye(r) + core @ sums[:, where]
+        sizes_inside = np.linalg.slogdet(inside)[1]
+        inside[~np.isfinite(sizes_inside)] = np.eye(r)  # where noise leaves nothing to invert
         flat = pulled.reshape(len(laws), -1)
         across = flat @ rows.T
         by_coefficients = (across[:, None] @ np.linalg.solve(inside, core @ across[..., None]))[
             :, 0, 0
         ]
         sizes = log_sizes(variances).sum(axis=1) + of_means
-        sizes = sizes + g * np.linalg.slogdet(held)[1] - np.linalg.slogdet(inside)[1]
+        sizes = sizes + g * np.linalg.slogdet(held)[1] - sizes_inside
         return np.asarray(0.5 * (flat @ self.turned - by_coefficients + sizes))
 
     def middle(self) -> Floats:
@@ -600,15 +681,68 @@ class Part:
     def moments(self, law: Floats) -> tuple[Floats, Curve]:
         """Return mean (d + k g,) of moves from where rows were evaluated, and what is read of their
         covariance."""
-        arrow, d = self.arrow, len(self.arrow.place)
         normals = self.of_effects(law)
-        effects = normals.solved(self.turned) - arrow.effects
+        covariance = self._covariance(normals)
+        return self._under(normals, covariance)._mean(normals), covariance
+
+    def _mean(self, normals: Effects) -> Floats:
+        """Return (d + k g,), of moves from where rows were evaluated."""
+        effects = normals.solved(self.turned) - self.arrow.effects
+        pulled = self.pulled[: len(self.arrow.place)] - self.across @ effects
+        return np.concatenate((np.linalg.solve(self.inner, pulled), effects))
+
+    def _covariance(self, normals: Effects) -> Curve:
+        """Return what is read of the covariance of moves."""
         back = np.linalg.inv(self.inner)
         through = back @ self.across
         border = -normals.solved(through)
-        whole = back - border @ through.T
-        first = back @ self.pulled[:d] - through @ effects
-        return np.concatenate((first, effects)), Curve(whole, border, normals.covariances)
+        return Curve(back - border @ through.T, border, normals.covariances)
+
+    def under(self, law: Floats) -> "Part":
+        """Return the posterior given a law (h,) of effects: predictors have other variances under
+        it than those that means of the response were averaged over."""
+        if not len(self.arrow.averaged):
+            return self
+        normals = self.of_effects(law)
+        return self._under(normals, self._covariance(normals))
+
+    def _under(self, normals: Effects, covariance: Curve) -> "Part":
+        if not len(self.arrow.averaged):
+            return self
+        variances = self._variances(normals, covariance)
+        moves, effects = self.arrow.moves_for(variances, self.curve.cells[0, 0])
+        moves = np.asarray(np.linalg.solve(self.arrow.root, moves), np.float64)
+        own = by_blocks(self.own, effects) + (self.known @ (self.tilted @ effects)) @ self.tilted
+        first = self.first @ moves + self.across @ effects
+        last = moves @ self.across + own
+        turned = last - self.across.T @ np.linalg.solve(self.inner, first)
+        pulled = self.pulled + np.concatenate((first, last))
+        return replace(self, pulled=pulled, turned=self.turned + turned)
+
+    def _variances(self, normals: Effects, covariance: Curve) -> Floats:
+        """Return (g,) mean squares of usual rows' predictors about those that means of the response
+        were averaged around.
+
+        With a log link a step of x stands for log(1 + x), which a variance of 2 x - 2 log(1 + x)
+        makes of it: about its square where it is short.
+        """
+        arrow, move = self.arrow, self._mean(normals)
+        d, g = arrow.size
+        step = move[d : d + g] + move[0] / arrow.unit
+        if arrow.link == "log":
+            step = np.maximum(step, LEAST_STEP)
+            away = 2.0 * (step - np.log1p(step))
+        else:
+            away = (arrow.levels() + step - arrow.around) ** 2
+        variances = predictor_variances(covariance, arrow.unit) + away
+        return np.asarray(np.minimum(variances, MOST_AVERAGED[arrow.link]))
+
+    def variances(self) -> Floats:
+        """Return (g,) of predictors, averaged over the posterior of the law of effects."""
+        levels = (np.arange(LAWS) + 0.5) / LAWS
+        at = np.searchsorted(np.cumsum(self.weights[:-1]), levels)
+        every = [self.of_effects(self.laws.values[int(k)]) for k in at]
+        return np.asarray(np.mean([self._variances(n, self._covariance(n)) for n in every], axis=0))
 
     def draws(self, count: int, random: RandomSource) -> tuple[Floats, Floats, Floats]:
         """Return moves of u (n, d), effects (n, k g) and their laws (n, h).
@@ -618,12 +752,15 @@ class Part:
         arrow, d = self.arrow, len(self.arrow.place)
         at, laws = self.laws.drawn(self.weights, count, random)
         effects = random.normals((count, len(arrow.effects)))
+        pulled = np.empty((count, d))
         for k in np.unique(at):
-            normals, here = self.of_effects(self.laws.values[k]), at == k
-            effects[here] = normals.solved(self.turned) + normals.drawn(effects[here])
+            law, here = self.laws.values[k], at == k
+            normals, part = self.of_effects(law), self.under(law)
+            effects[here] = normals.solved(part.turned) + normals.drawn(effects[here])
+            pulled[here] = part.pulled[:d]
         back = np.linalg.inv(self.inner)
         root = np.linalg.cholesky(0.5 * (back + back.T))
-        middle = self.pulled[:d] - (effects - arrow.effects) @ self.across.T
+        middle = pulled - (effects - arrow.effects) @ self.across.T
         moves = middle @ back + random.normals((count, d)) @ root.T
         return moves, effects, laws
 
@@ -681,7 +818,7 @@ class GroupedMixture:
         for k in np.unique(which):
             (part, law), here = every[int(k)], which == k
             given = part.of_effects(law, coefficients=True)
-            effects = given.solved(part.pull_given(moves[here]))
+            effects = given.solved(part.under(law).pull_given(moves[here]))
             effects = effects + given.drawn(random.normals(effects.shape))
             laws = np.repeat(law[None], len(effects), axis=0)
             rows = self._positions(part, moves[here], effects, laws, random)

@@ -133,6 +133,7 @@ def test_a_formula_names_groups_that_are_no_columns_of_the_design():
     ("formula", "remedy"),
     [
         ("y ~ (x | ward)", "write x + (x | ward)"),
+        ("y ~ (x | ward/x)", "(x | ward/x): a slope"),
         ("y ~ x + (0 + x | ward)", "write (x || ward)"),
         ("y ~ x + (x - 1 | ward)", "write (x || ward)"),
         ("y ~ x + I(x^2) + (x + I(x^2) | ward)", "write (x | ward), and I(x^2):h"),
@@ -903,3 +904,55 @@ def test_a_joint_step_of_more_cells_than_the_proof_covers_is_refused():
     for size in ((2, 2001, 1), (2, 1001, 2), (250, 3, 1), (249, 3, 2)):
         with pytest.raises(ValueError, match="too many"):
             arrow_sums.release([block], size, 9, caps, 1.0, SystemRandom())
+
+
+@pytest.mark.parametrize(("link", "off"), [("logit", 0.01), ("log", 1e-12)])
+def test_means_stay_where_predictors_are_averaged_over_other_variances(link, off):
+    """Of two covariates whose means are not 0, by quadrature."""
+    root = np.array([[2.0, -0.6, 0.4], [0.0, 1.5, 0.2], [0.0, 0.0, 0.8]])
+    blank = {name: np.zeros(0) for name in ("score", "cell_score", "curvature", "left")}
+    blank |= dict.fromkeys(("unit", "rows", "square", "scale", "prior_sd"), 1.0)
+    arrow = Arrow(
+        **blank, border=np.zeros((3, 3)), cell_curvature=np.ones(3), sds=np.ones(5),
+        square_sd=0.0, scaled=False, spread=False, quadratic=False, df=0.0, noise_multiplier=1.0, root=root, link=link,
+        place=np.array([-0.4, 0.9, 0.5]), effects=np.array([0.7, -0.2, 0.1]),
+        averaged=np.full(3, 0.4),
+    )  # fmt: skip
+    other = arrow.averaged_over(np.full(3, 1.1), np.array([5.0, 1.0, 3.0]))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    usual = -np.linalg.solve(root[1:, 1:].T, root[0, 1:])
+    x = usual + np.random.default_rng(2).normal(0, 0.7, (50, 2))
+
+    def means(release):
+        level = release.place[0] + x @ release.place[1:]
+        at = (level[:, None] + release.effects)[..., None] + release.averaged[:, None] * nodes
+        answers = np.exp(at) if link == "log" else 1 / (1 + np.exp(-at))
+        return answers @ (weights / weights.sum())
+
+    assert means(other) == pytest.approx(means(arrow), abs=off)
+    if link == "logit":  # which a release that stays where it was would not have
+        assert abs(means(replace(arrow, averaged=other.averaged)) - means(arrow)).max() > 0.03
+
+
+@pytest.mark.parametrize("family", ["logistic", "poisson"])
+def test_means_are_averaged_over_what_the_release_tells_of_predictors(family):
+    arrow = fitted(family, 2.0)[1].release._stored
+    d = len(arrow.place)
+    flat = np.zeros(d), np.full(d, 1e-6)
+    part = Part.of(arrow, arrow.curvatures(1, None)[0], 1.0, *flat)
+    assert np.sqrt(part.variances()) == pytest.approx(arrow.averaged, rel=0.25)
+
+
+def test_a_release_that_is_noise_alone_has_draws():
+    """Slopes of thirty groups in 300 rows of counts that are all 0, at epsilon .01."""
+    names = tuple(f"w{k}" for k in range(30))
+    rows = {"x": np.linspace(-2, 2, 300), "y": np.zeros(300), "w": np.repeat(names[0], 300)}
+    columns = (PREDICTORS[0], CategoryColumn(name="w", categories=names), RESPONSES["poisson"])
+    given = {"family": "poisson", "epsilon": 0.01, "delta": 1e-6}
+    for _ in range(3):
+        fit = sample(
+            "y ~ x + (x | w)", rows, Schema(columns=columns, rows=300), spend="all",
+            accept_low_quality=True, **given,
+        )  # fmt: skip
+        assert fit.verdict.status == "unreliable"
+        assert np.isfinite(fit.on()).all()
