@@ -914,7 +914,8 @@ def test_means_stay_where_predictors_are_averaged_over_other_variances(link, off
     blank |= dict.fromkeys(("unit", "rows", "square", "scale", "prior_sd"), 1.0)
     arrow = Arrow(
         **blank, border=np.zeros((3, 3)), cell_curvature=np.ones(3), sds=np.ones(5),
-        square_sd=0.0, scaled=False, spread=False, quadratic=False, df=0.0, noise_multiplier=1.0, root=root, link=link,
+        square_sd=0.0, scaled=False, spread=False, quadratic=False, df=0.0,
+        noise_multiplier=1.0, root=root, link=link,
         place=np.array([-0.4, 0.9, 0.5]), effects=np.array([0.7, -0.2, 0.1]),
         averaged=np.full(3, 0.4),
     )  # fmt: skip
