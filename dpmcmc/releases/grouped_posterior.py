@@ -683,7 +683,7 @@ class Part:
         covariance."""
         normals = self.of_effects(law)
         covariance = self._covariance(normals)
-        return self._under(normals, covariance)._mean(normals), covariance
+        return self.under(normals, covariance)._mean(normals), covariance
 
     def _mean(self, normals: Effects) -> Floats:
         """Return (d + k g,), of moves from where rows were evaluated."""
@@ -698,17 +698,15 @@ class Part:
         border = -normals.solved(through)
         return Curve(back - border @ through.T, border, normals.covariances)
 
-    def under(self, law: Floats) -> "Part":
-        """Return the posterior given a law (h,) of effects: predictors have other variances under
-        it than those that means of the response were averaged over."""
-        if not len(self.arrow.averaged):
-            return self
-        normals = self.of_effects(law)
-        return self._under(normals, self._covariance(normals))
+    def under(self, normals: Effects, covariance: Curve | None = None) -> "Part":
+        """Return the posterior given a law of effects: predictors have other variances under it
+        than those that means of the response were averaged over.
 
-    def _under(self, normals: Effects, covariance: Curve) -> "Part":
+        normals: of effects given that law. covariance: of moves under it, where it is at hand.
+        """
         if not len(self.arrow.averaged):
             return self
+        covariance = self._covariance(normals) if covariance is None else covariance
         variances = self._variances(normals, covariance)
         moves, effects = self.arrow.moves_for(variances, self.curve.cells[0, 0])
         moves = np.asarray(np.linalg.solve(self.arrow.root, moves), np.float64)
@@ -754,8 +752,8 @@ class Part:
         effects = random.normals((count, len(arrow.effects)))
         pulled = np.empty((count, d))
         for k in np.unique(at):
-            law, here = self.laws.values[k], at == k
-            normals, part = self.of_effects(law), self.under(law)
+            normals, here = self.of_effects(self.laws.values[k]), at == k
+            part = self.under(normals)
             effects[here] = normals.solved(part.turned) + normals.drawn(effects[here])
             pulled[here] = part.pulled[:d]
         back = np.linalg.inv(self.inner)
@@ -818,7 +816,8 @@ class GroupedMixture:
         for k in np.unique(which):
             (part, law), here = every[int(k)], which == k
             given = part.of_effects(law, coefficients=True)
-            effects = given.solved(part.under(law).pull_given(moves[here]))
+            known = part.under(part.of_effects(law))
+            effects = given.solved(known.pull_given(moves[here]))
             effects = effects + given.drawn(random.normals(effects.shape))
             laws = np.repeat(law[None], len(effects), axis=0)
             rows = self._positions(part, moves[here], effects, laws, random)
