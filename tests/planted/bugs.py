@@ -1313,6 +1313,22 @@ RELEASING = (
         error="ValueError: this noise is not the next that was paid for",
     ),
     Bug(
+        "means stay averaged over what the step before told of groups",
+        "dpmcmc/releases/grouped.py",
+        "_settled",
+        "released.averaged_over(part.variances(), part.curve.cells[0, 0])",
+        "released",
+        f"{GROUPS}::test_means_are_averaged_over_what_the_release_tells_of_predictors[logistic]",
+    ),
+    Bug(
+        "a log mean is that at all of the variance more",
+        "dpmcmc/releases/grouped_posterior.py",
+        "Arrow.moves_for",
+        "0.5 * (self.averaged**2 - variances)",
+        "self.averaged**2 - variances",
+        f"{GROUPS}::test_means_stay_where_predictors_are_averaged_over_other_variances[log-1e-12]",
+    ),
+    Bug(
         "a row counts once in a joint score",
         SUMS,
         "Caps.units",
