@@ -287,7 +287,7 @@ def _stored(
     sds = (sums.score_sd, sums.score_sd / own, curve, curve / (double * own), curve / own**2)
     lost = left * place.length
     told = sums.square_sd > 0.0
-    return Arrow(
+    arrow = Arrow(
         place=place.coefficients,
         effects=place.effects.ravel(),
         root=place.root,
@@ -323,6 +323,7 @@ def _stored(
         averaged=np.zeros(0) if rows.family.quadratic else place.spread,
         link=rows.family.link,
     )
+    return arrow if rows.family.quadratic else _settled(rows, arrow)
 
 
 def _settled(rows: GroupedRows, released: Arrow) -> Arrow:
@@ -331,8 +332,6 @@ def _settled(rows: GroupedRows, released: Arrow) -> Arrow:
 
     Those that an evaluation uses are told by the step before, through more noise.
     """
-    if rows.family.quadratic:
-        return released
     released = replace(released, around=released.levels())
     arrow = released
     for _ in range(SETTLED):
@@ -391,6 +390,6 @@ def released(
     for _ in range(steps):
         sums = _joint_step(rows, place, FAR_CLIP, far, random, last=False)
         clip, left = _chosen(sums, last / math.sqrt(LAST_PARTS[0]), len(first.place))
-        place = _moved(rows, _settled(rows, _stored(rows, place, sums, left, z)), place)
+        place = _moved(rows, _stored(rows, place, sums, left, z), place)
     sums = _joint_step(rows, place, clip, last, random, last=True)
-    return _settled(rows, _stored(rows, place, sums, left, z))
+    return _stored(rows, place, sums, left, z)

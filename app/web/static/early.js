@@ -1,6 +1,7 @@
 // What a reader does before the page can answer is not lost: a form that is sent and a button that is
-// pressed before scripts listen are sent and pressed again when they do, and fields that were changed by then (or that the browser filled in
-// again on reload) are announced, so that the page shows what the form says.
+// pressed before scripts listen are sent and pressed again when they do, and fields that were changed
+// by then (or that the browser filled in again on reload) are announced, so that the page shows what
+// the form says.
 {
   const early = [];
   const hold = (event) => {
