@@ -266,10 +266,7 @@ def _stored_units(
         for start in range(0, len(groups.slots), CHUNK_ROWS):
             slots = groups.slots[start : start + CHUNK_ROWS]
             used = present[start : start + CHUNK_ROWS]
-            batch = [
-                in_slots(column, values, slots, used)
-                for column, values in zip(columns, whole, strict=True)
-            ]
+            batch = in_slots(columns, whole, slots)
             writer.add([*batch, used.astype(np.int32)] if several else batch)
     return StoredUnits(writer.rows, wrapped, groups.cut_units, groups.dropped_rows)
 

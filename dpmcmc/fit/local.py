@@ -38,14 +38,14 @@ from dpmcmc.inputs.schema import (
     are_truth,
     check_type,
     is_date,
-    unit_names,
+    units_of,
     word_of,
     zero_to_one,
 )
 from dpmcmc.inputs.spec import FamilyName, JobSpec, ModelSpec, Prior, PrivacySpec, Spend, UpTo
 from dpmcmc.inputs.spooled import spooled
 from dpmcmc.inputs.streamed import AnyRows
-from dpmcmc.inputs.units import by_units, digest_of, grouped
+from dpmcmc.inputs.units import by_units, in_random_order
 from dpmcmc.planner import Plan, check_rows, cost_of, expected_seconds, shortfall
 from dpmcmc.planner import plan as planned_job
 from dpmcmc.planner.warn import MAY_BE_YES_OR_NO
@@ -569,17 +569,16 @@ def table_of(
     read: the columns that the table has; all declared ones where left out. Raises ValueError on a
     missing column, value or category.
     """
-    unit, key = schema.privacy_unit, os.urandom(32)
-    by_unit, whole = isinstance(unit, PrivacyUnit), isinstance(data, Mapping)
+    unit, whole = schema.privacy_unit, isinstance(data, Mapping)
+    by_unit = isinstance(unit, PrivacyUnit)
     parts: dict[str, list[NDArray[np.float64] | NDArray[np.int32]]] = {}
-    digests, rows = list[NDArray[np.uint8]](), 0
+    names, unit_of, rows = dict[str, int](), list[NDArray[np.int64]](), 0
     for batch in (data,) if isinstance(data, Mapping) else data:
         if isinstance(unit, PrivacyUnit):
-            names = unit_names(unit.column, batch)
-            known = {name: digest_of(name, key) for name in set(names)}
-            joined = b"".join(map(known.__getitem__, names))
-            digests.append(np.frombuffer(joined, np.uint8).reshape(len(names), -1))
-            length = len(names)
+            here, theirs = units_of(unit.column, batch)
+            numbers = np.array([names.setdefault(name, len(names)) for name in here], np.int64)
+            unit_of.append(numbers[theirs])
+            length = len(theirs)
         else:
             length = schema.rows if whole else rows_of(batch) if batch else 0
         for name, values in _clamped_columns(schema, batch, length, read).items():
@@ -590,10 +589,10 @@ def table_of(
     columns = {name: _joined(parts.pop(name)) for name in list(parts)}
     if not isinstance(unit, PrivacyUnit):
         return Table(columns, schema.rows)
-    groups = grouped(np.concatenate(digests), unit.max_rows, key)
-    if len(groups.digests) != schema.units:
+    groups = in_random_order(_joined(unit_of), len(names)).grouped(unit.max_rows, os.urandom(32))
+    if len(names) != schema.units:
         raise ValueError(
-            f"the data have {len(groups.digests)} units in {unit.column!r}, and the schema says"
+            f"the data have {len(names)} units in {unit.column!r}, and the schema says"
             f" {schema.units}: make it of these data with Schema.from_frame"
         )
     return by_units(schema, columns, groups)

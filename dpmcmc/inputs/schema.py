@@ -796,7 +796,7 @@ class Schema:
         )
         if not isinstance(unit, PrivacyUnit):
             return cls(columns=columns, rows=rows_of(values_of), holders=held_by, privacy_unit=unit)
-        units = len(set(unit_names(unit.column, values_of)))
+        units = len(units_of(unit.column, values_of)[0])
         return cls(columns=columns, rows=units * unit.max_rows, privacy_unit=unit)
 
     def dummy(self, rows: int = 100, *, seed: int = 0) -> dict[str, NDArray[Any]]:
@@ -917,29 +917,35 @@ def _unit_of(column: object, max_rows: object) -> PrivacyUnit | Literal["row"] |
     return PrivacyUnit(column=column, max_rows=max_rows)  # type: ignore[arg-type]
 
 
-def names_of(column: str, values: Sequence[object]) -> list[str]:
-    """Return each row's unit as text; equal numbers and texts are the same unit.
+def units_named(column: str, values: Sequence[object]) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the names of units, each once, and the number (rows,) of each row's unit.
 
-    Raises ValueError where a value is missing or empty: such a row belongs to nobody.
+    Equal numbers and texts are the same unit. Raises ValueError where a value is missing or empty:
+    such a row belongs to nobody.
     """
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
-        return list(map(str, values.tolist()))
-    names = ["" if is_missing(value) else word_of(value).strip() for value in values]
-    lacking = names.count("")
+        numbers, unit_of = np.unique(values, return_inverse=True)
+        return list(map(str, numbers.tolist())), unit_of.reshape(-1)
+    known = dict[str, int]()
+    words = ("" if is_missing(value) else word_of(value).strip() for value in values)
+    unit_of = np.array([known.setdefault(word, len(known)) for word in words], np.int64)
+    lacking = int((unit_of == known[""]).sum()) if "" in known else 0
     if lacking:
         raise ValueError(
             f"{lacking} rows have no value in {column!r}, the privacy unit: give each person a"
             " name or number, or leave these rows out"
         )
-    return names
+    return list(known), unit_of
 
 
-def unit_names(column: str, data: Mapping[str, Sequence[object]]) -> list[str]:
-    """Return the name of each row's unit. Raises ValueError where the data lack the column."""
+def units_of(
+    column: str, data: Mapping[str, Sequence[object]]
+) -> tuple[list[str], NDArray[np.int64]]:
+    """Return `units_named` of a column. Raises ValueError where the data lack it."""
     if column not in data:
         message = f"the data have no column {column!r}, the privacy unit{near(column, data)}"
         raise ValueError(message)
-    return names_of(column, data[column])
+    return units_named(column, data[column])
 
 
 def _rows_of_holders(name: str, columns: Mapping[str, Sequence[object]]) -> tuple[int, ...]:

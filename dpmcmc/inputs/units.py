@@ -6,7 +6,8 @@ number of units, which is public.
 """
 
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,30 +60,32 @@ def by_units(schema: Schema, columns: Mapping[str, Values], groups: Grouped) -> 
     What no row is in has a public value.
     """
     present = groups.slots != EMPTY
-    placed = {
-        column.name: in_slots(column, columns[column.name], groups.slots, present)
-        for column in schema.columns
-        if column.name in columns
-    }
+    read = [column for column in schema.columns if column.name in columns]
+    values = [columns[column.name] for column in read]
+    names = [column.name for column in read]
+    placed = dict(zip(names, in_slots(read, values, groups.slots), strict=True))
     return Table(placed, schema.rows, present)
 
 
 def in_slots(
-    column: Column, values: Values, slots: NDArray[np.int64], used: NDArray[np.bool_]
-) -> Values:
-    """Return a column's values in these slots; public ones where no row is in use."""
-    placed: Values = _scattered(column, len(slots)).astype(values.dtype)  # type: ignore[assignment]
-    placed[used] = values[slots[used]]
+    columns: Sequence[Column], values: Sequence[Values], slots: NDArray[np.int64]
+) -> list[Values]:
+    """Return columns' values in these slots; public ones where no row is in use."""
+    empty = np.flatnonzero(slots == EMPTY)
+    rows = np.maximum(slots, 0)
+    placed = [of_column[rows] for of_column in values]
+    for column, part in zip(columns, placed, strict=True):
+        part[empty] = _scattered(column, empty)
     return placed
 
 
-def _scattered(column: Column, count: int) -> NDArray[np.float64]:
-    """Return public values (count,) spread over the column's range, pseudo-random.
+def _scattered(column: Column, places: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return public values for these places, spread over the column's range, pseudo-random.
 
     Slots that all held one value would be looked up faster than rows are, and how long a table of
     counts takes would say how many slots are empty.
     """
-    bits = _mixed(np.zeros(count, np.uint64), np.arange(count, dtype=np.uint64))
+    bits = _mixed(np.zeros(len(places), np.uint64), places.astype(np.uint64))
     share = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
     if not isinstance(column, NumberColumn):
         return np.asarray(np.floor(share * len(column.categories)))
@@ -116,16 +119,31 @@ class Owners:
         counts = np.bincount(self.unit_of, minlength=len(self.digests))
         order = np.argsort(self.unit_of, kind="stable")  # by unit, as they come in the file
         owner = np.repeat(np.arange(len(counts)), counts)
-        position = np.arange(len(order)) - (np.cumsum(counts) - counts)[owner]
+        position = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
         halves = self.digests.view(np.uint64).reshape(-1, 2)
-        drawn = _mixed(_seeds(halves, key)[owner], position.astype(np.uint64))
-        order = order[np.lexsort((drawn, owner))]
+        drawn = _mixed(np.repeat(_seeds(halves, key), counts), position.astype(np.uint64))
+        # one sort by unit, and in it by what was drawn: its first bits are enough
+        bits = np.uint64(max(len(counts) - 1, 1).bit_length())
+        drawn = owner.astype(np.uint64) << (np.uint64(64) - bits) | drawn >> bits
+        order = order[np.argsort(drawn, kind="stable")]
         del drawn
         kept = position < max_rows
         slots = np.full(len(counts) * max_rows, EMPTY, np.int64)
         slots[owner[kept] * max_rows + position[kept]] = order[kept]
         cut_units = int((counts > max_rows).sum())
         return Grouped(slots, self.digests, int((~kept).sum()), cut_units)
+
+
+def in_random_order(unit_of: NDArray[np.int64], units: int) -> Owners:
+    """Return the privacy unit of each row, from the number (rows,) of its unit, 0 to units - 1.
+
+    Digests are random in place of keyed ones, so that rows of other data do not meet these.
+    """
+    drawn = np.frombuffer(os.urandom(units * DIGEST_BYTES), np.uint8).reshape(-1, DIGEST_BYTES)
+    order = np.argsort(drawn.view(np.uint64)[:, 0])
+    place = np.empty(units, np.int64)
+    place[order] = np.arange(units)
+    return Owners(drawn[order], place[unit_of])
 
 
 def owners(digests: NDArray[np.uint8]) -> Owners:

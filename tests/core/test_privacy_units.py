@@ -24,7 +24,7 @@ from dpmcmc.fit.local import table_of
 from dpmcmc.fit.run import run
 from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import DpPenaltyOptions, SufficientStatisticsOptions
-from dpmcmc.inputs.schema import NumberColumn, PrivacyUnit, Schema, Table, names_of
+from dpmcmc.inputs.schema import NumberColumn, PrivacyUnit, Schema, Table, units_named
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
 from dpmcmc.inputs.units import EMPTY, digest_of, grouped
 from dpmcmc.mechanisms import joint_sums
@@ -105,13 +105,16 @@ def test_the_order_of_units_says_nothing_of_the_file():
 
 
 def test_numbers_and_words_name_the_same_unit():
-    assert names_of("id", [1.0, "1", 1, " 1"]) == ["1"] * 4
+    names, unit_of = units_named("id", [1.0, "1", 1, " 1", "2"])
+    assert (names, unit_of.tolist()) == (["1", "2"], [0, 0, 0, 0, 1])
+    names, unit_of = units_named("id", np.array([7, 3, 7]))
+    assert [names[unit] for unit in unit_of] == ["7", "3", "7"]
 
 
 @pytest.mark.parametrize("lacking", [None, float("nan"), "", "  "])
 def test_rows_of_nobody_are_refused_by_the_name_of_the_column(lacking):
     with pytest.raises(ValueError, match="1 rows have no value in 'patient'"):
-        names_of("patient", ["a", lacking])
+        units_named("patient", ["a", lacking])
 
 
 def test_a_schema_says_whom_it_protects():

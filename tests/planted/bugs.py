@@ -2694,8 +2694,8 @@ PERSONS = (
         "what an empty slot holds is a row's",
         "dpmcmc/inputs/units.py",
         "in_slots",
-        "_scattered(column, len(slots)).astype(values.dtype)",
-        "values[np.maximum(slots, 0)].copy()",
+        "_scattered(column, empty)",
+        "part[empty]",
         f"{UNITS}::test_an_empty_slot_holds_what_is_public",
     ),
 )
