@@ -207,11 +207,11 @@ class NumberIn(Request):
         if len(set(codes)) < len(codes):
             raise ValueError("the missing codes must be distinct")
         whole = [self.lower, self.upper, *self.spikes]
-        if self.integer and not all(float(one).is_integer() for one in whole):
+        if self.integer and not all(float(number).is_integer() for number in whole):
             raise ValueError("the bounds and spikes of an integer column must be whole numbers")
         if self.integer and max(abs(self.lower), abs(self.upper)) > LARGEST_WHOLE:
             raise ValueError("the bounds of an integer column must lie within 2^51")
-        if not all(self.lower <= one <= self.upper for one in self.spikes):
+        if not all(self.lower <= number <= self.upper for number in self.spikes):
             raise ValueError("the spikes must lie within the bounds")
         if len(set(self.spikes)) < len(self.spikes) or set(self.spikes) & set(codes):
             raise ValueError("the spikes must be distinct, and no missing codes")
@@ -256,7 +256,7 @@ class DateIn(Request):
         codes = self.missing if isinstance(self.missing, list) else []
         if len(set(codes)) < len(codes):
             raise ValueError("the missing codes must be distinct")
-        if not all(self.lower <= one <= self.upper for one in self.spikes):
+        if not all(self.lower <= spike <= self.upper for spike in self.spikes):
             raise ValueError("the spikes must lie within the bounds")
         if len(set(self.spikes)) < len(self.spikes) or set(self.spikes) & set(codes):
             raise ValueError("the spikes must be distinct, and no missing codes")

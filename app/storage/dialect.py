@@ -143,9 +143,9 @@ def sample_of(
     dialect = replace(dialect, quote=quote)
     choices = [dialect.separator] if dialect.separator else [*SEPARATORS, " "]
     if len(choices) > 1 and names:
-        naming = [one for one in choices if _named(text, one, quote, dialect.skip_lines, names)]
+        naming = [mark for mark in choices if _named(text, mark, quote, dialect.skip_lines, names)]
         choices = naming if len(naming) == 1 else choices  # the header decides: others stay unread
-    tables = [_Table(text, one, quote, dialect.skip_lines, names) for one in choices]
+    tables = [_Table(text, mark, quote, dialect.skip_lines, names) for mark in choices]
     table = _chosen(tables, names)
     header, rows = table.header, table.rows
     row_names = dialect.row_names
@@ -159,7 +159,7 @@ def sample_of(
         dialect, separator=table.separator, skip_lines=table.above, row_names=row_names
     )
     known = {name: at for at, name in enumerate(header)}
-    read = [known[one] for one in numbers if one in known] if names else range(len(header))
+    read = [known[name] for name in numbers if name in known] if names else range(len(header))
     cells = (row[at] for row in rows for at in read if at < len(row))
     dialect = _with_marks(dialect, cells)
     return Sample(dialect, tuple(header), table.start, tuple(map(tuple, rows)))
@@ -167,7 +167,7 @@ def sample_of(
 
 def opened(dialect: Dialect) -> list[str]:
     """Return pointers to the dialect's ambiguous fields, which must be declared."""
-    unknown = (one.name for one in fields(dialect) if getattr(dialect, one.name) is None)
+    unknown = (field.name for field in fields(dialect) if getattr(dialect, field.name) is None)
     return [f"/format/{name}" for name in unknown]
 
 
@@ -194,7 +194,7 @@ def _records(
             quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
         )
         for record in islice(reader, MOST_RECORDS):
-            yield [one.strip() for one in record], lines.tell(), reader.line_num
+            yield [cell.strip() for cell in record], lines.tell(), reader.line_num
     except csv.Error:
         pass  # a field of more than 128 KiB, or an open quote: the rows before are enough
 
@@ -204,7 +204,9 @@ def _named(
 ) -> bool:
     """Return whether the header, or an early line where it is not known, has all of the names."""
     shown = (record for record, _, _ in _records(text, separator, quote, above) if any(record))
-    return any(set(names) <= set(one) for one in islice(shown, TITLES if above is None else 1))
+    return any(
+        set(names) <= set(record) for record in islice(shown, TITLES if above is None else 1)
+    )
 
 
 class _Table:
@@ -250,16 +252,16 @@ def _chosen(tables: Sequence[_Table], names: Collection[str]) -> _Table:
     """Return the table of the right separator. Raises IngestError where it is ambiguous."""
     if len(tables) == 1:
         return tables[0]
-    fitting = [one for one in tables if one.named]
+    fitting = [table for table in tables if table.named]
     if len(fitting) == 1:
         return fitting[0]
     *usual, spaced = fitting or tables
     usual = usual or [spaced]
-    several = [one for one in usual if one.width > 1]
+    several = [table for table in usual if table.width > 1]
     if not several and spaced.width > 1 and spaced.share == 1:
         return spaced
-    best = max(several, key=lambda one: one.share, default=usual[0])
-    equal = [one for one in several if one.share == best.share]
+    best = max(several, key=lambda table: table.share, default=usual[0])
+    equal = [table for table in several if table.share == best.share]
     if len(equal) > 1 and not names:
         message = "the file can be divided into columns in two ways: declare its separator"
         raise IngestError("ambiguous_format", "/format/separator", message)

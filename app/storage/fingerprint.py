@@ -188,40 +188,40 @@ def _print_of(stored: bytes, parts: int) -> Print:
     return Print(rows, (high, low), sample[there], counts[there], sums, distinct, evidence)
 
 
-def likeness(one: Fingerprint, other: Fingerprint) -> Likeness | None:
+def likeness(first: Fingerprint, second: Fingerprint) -> Likeness | None:
     """Return the similarity of two uploads; None where they are not or cannot be compared."""
-    likenesses = [_alike(one.exact, other.exact)]
-    if one.coarse is not None and other.coarse is not None:
-        likenesses.append(_alike(one.coarse, other.coarse))
+    likenesses = [_alike(first.exact, second.exact)]
+    if first.coarse is not None and second.coarse is not None:
+        likenesses.append(_alike(first.coarse, second.coarse))
     best = max((like for like in likenesses if like), key=lambda like: like.strength, default=None)
-    common = len(np.intersect1d(one.persons, other.persons, assume_unique=True))
+    common = len(np.intersect1d(first.persons, second.persons, assume_unique=True))
     if common == 0:
         return best
     if best is not None and best.sure:
         return replace(best, persons=common)
-    share = common / min(len(one.persons), len(other.persons))
+    share = common / min(len(first.persons), len(second.persons))
     return Likeness("persons", share, True, common)
 
 
-def _alike(one: Print, other: Print) -> Likeness | None:
+def _alike(first: Print, second: Print) -> Likeness | None:
     """Return the similarity of two prints, or None."""
-    if _proportional(one, other):
-        sure = _may_prove(one, other) and _surprise(one.counts) >= SURE_BITS
-        if sure or one.rows == other.rows:
+    if _proportional(first, second):
+        sure = _may_prove(first, second) and _surprise(first.counts) >= SURE_BITS
+        if sure or first.rows == second.rows:
             return Likeness("same_rows", 1.0, sure)
-    return _rows_in_common(one, other) or _columns_in_common(one, other)
+    return _rows_in_common(first, second) or _columns_in_common(first, second)
 
 
-def _proportional(one: Print, other: Print) -> bool:
+def _proportional(first: Print, second: Print) -> bool:
     """Return whether one table repeats all rows of the other equally often."""
-    mine = np.array(one.total, np.uint64) * np.uint64(other.rows)
-    theirs = np.array(other.total, np.uint64) * np.uint64(one.rows)
+    mine = np.array(first.total, np.uint64) * np.uint64(second.rows)
+    theirs = np.array(second.total, np.uint64) * np.uint64(first.rows)
     return bool((mine == theirs).all())
 
 
-def _may_prove(one: Print, other: Print) -> bool:
+def _may_prove(first: Print, second: Print) -> bool:
     """Return whether the tables have more distinct rows than a designed experiment."""
-    return bool((one.evidence > 0).any() or (other.evidence > 0).any())
+    return bool((first.evidence > 0).any() or (second.evidence > 0).any())
 
 
 def _surprise(counts: Counts) -> float:
@@ -245,32 +245,32 @@ def _once(counts: Counts) -> Counts:
     return once
 
 
-def _rows_in_common(one: Print, other: Print) -> Likeness | None:
+def _rows_in_common(first: Print, second: Print) -> Likeness | None:
     """Return the similarity by common rows; None where chance explains it.
 
     Two samples of one population have about as many rows in common as a table has rows that are
     there more than once.
     """
-    once = [_once(f.counts) for f in (one, other)]
-    bound = min((f.sample[-1] for f in (one, other) if f.full), default=NOTHING)
+    once = [_once(f.counts) for f in (first, second)]
+    bound = min((f.sample[-1] for f in (first, second) if f.full), default=NOTHING)
     (mine, ours), (theirs, others) = (
         (f.sample[f.sample <= bound], counts[f.sample <= bound])
-        for f, counts in zip((one, other), once, strict=True)
+        for f, counts in zip((first, second), once, strict=True)
     )
     _, at, there = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
     common = int(np.minimum(ours[at], others[there]).sum())
     smaller = min(int(ours.sum()), int(others.sum()))
-    if smaller < max(1, min(LEAST, one.rows, other.rows)):
+    if smaller < max(1, min(LEAST, first.rows, second.rows)):
         return None
-    larger, counts = max(zip((one, other), once, strict=True), key=lambda f: f[0].rows)
+    larger, counts = max(zip((first, second), once, strict=True), key=lambda f: f[0].rows)
     rows = max(1, int(counts.sum()))
-    chance = max(int(counts[counts > 1].sum()) / rows, _density(larger, other, one))
+    chance = max(int(counts[counts > 1].sum()) / rows, _density(larger, second, first))
     share = common / smaller
     if share <= chance + MARGIN:
         return None
     chance += max(MARGIN, math.sqrt(SURE_BITS * math.log(2) / rows))
     surprise = smaller * _divergence(share, chance) / math.log(2)
-    sure = share >= 0.5 and surprise >= SURE_BITS and _may_prove(one, other)
+    sure = share >= 0.5 and surprise >= SURE_BITS and _may_prove(first, second)
     return Likeness("rows", share, sure)
 
 
@@ -298,13 +298,13 @@ def _divergence(share: float, chance: float) -> float:
     return share * math.log(share / chance) + rest
 
 
-def _columns_in_common(one: Print, other: Print) -> Likeness | None:
+def _columns_in_common(first: Print, second: Print) -> Likeness | None:
     """Return the similarity by common columns, or None."""
     (mine, known), (theirs, also) = (
         (f.columns * np.uint64(rows), f.evidence)
-        for f, rows in ((one, other.rows), (other, one.rows))
+        for f, rows in ((first, second.rows), (second, first.rows))
     )
-    telling = [np.unique(sums[f.columns > 0]) for sums, f in ((mine, one), (theirs, other))]
+    telling = [np.unique(sums[f.columns > 0]) for sums, f in ((mine, first), (theirs, second))]
     smaller = min(map(len, telling))
     both = np.intersect1d(telling[0], telling[1])
     share = len(both) / smaller if smaller else 0.0
@@ -312,7 +312,7 @@ def _columns_in_common(one: Print, other: Print) -> Likeness | None:
         return None
     bits = [known[np.isin(mine, both)], also[np.isin(theirs, both)]]
     sure = max(int(found.max(initial=0)) for found in bits) >= SURE_BITS
-    return Likeness("columns", share, sure) if sure or one.rows == other.rows else None
+    return Likeness("columns", share, sure) if sure or first.rows == second.rows else None
 
 
 class _Smallest:

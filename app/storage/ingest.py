@@ -163,11 +163,11 @@ def ingest_apart(
     dataset_ids, sketches: one for each category of holder, which is not stored. Nothing stays on
     the disk on an error. Raises IngestError, also where a holder has no rows.
     """
-    keys = [files.new_key(one) for one in dataset_ids]
+    keys = [files.new_key(dataset_id) for dataset_id in dataset_ids]
     with ExitStack() as stack:
         writers = [
-            stack.enter_context(files.write(one, key, columns))
-            for one, (key, _) in zip(dataset_ids, keys, strict=True)
+            stack.enter_context(files.write(dataset_id, key, columns))
+            for dataset_id, (key, _) in zip(dataset_ids, keys, strict=True)
         ]
         for *values, owners in _batches(source, format, [*columns, holder], limits, reading):
             for at, (writer, sketch) in enumerate(zip(writers, sketches, strict=True)):

@@ -120,7 +120,7 @@ def _postgresql(
         with cursor.fetch_record_batch() as nothing:
             schema = nothing.schema
         check_names(schema.names, columns, reading)
-        chosen = ", ".join(_postgresql_value(schema.field(one.name)) for one in columns)
+        chosen = ", ".join(_postgresql_value(schema.field(column.name)) for column in columns)
         cursor.execute(FROM.format(chosen, statement))
         with cursor.fetch_record_batch() as rows:
             check_types(rows.schema, columns)
@@ -207,7 +207,7 @@ def _duckdb(
         with duckdb.connect(str(source.file), read_only=True, config=alone) as connection:
             names = connection.sql(f"{FROM.format('*', statement)} {ALONE}").columns
             check_names(names, columns, reading)
-            chosen = ", ".join(quoted(one.name) for one in columns)
+            chosen = ", ".join(quoted(column.name) for column in columns)
             rows = connection.sql(FROM.format(chosen, statement)).to_arrow_reader(BATCH_ROWS)
             check_types(rows.schema, columns)
             yield from rows
@@ -226,10 +226,10 @@ def _duckdb(
 def _state_of(file: Path) -> tuple[int, int, int]:
     """Return what changes when a file is written to or replaced."""
     try:
-        found = file.stat()
+        state = file.stat()
     except OSError as error:
         raise _unavailable(AWAY, type(error).__name__) from None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def _parquet(
@@ -356,11 +356,11 @@ def _files(folder: fs.FileSystem, place: str) -> list[_File]:
             listed = folder.get_file_info(fs.FileSelector(place, recursive=True))
     except (pa.ArrowException, OSError) as error:
         raise _unavailable(AWAY, type(error).__name__) from None
-    shown = sorted((one for one in listed if _is_shown(one)), key=lambda one: one.path)
-    files = [_File(one.path, one.size, one.mtime_ns) for one in shown]
+    shown = sorted((entry for entry in listed if _is_shown(entry)), key=lambda entry: entry.path)
+    files = [_File(entry.path, entry.size, entry.mtime_ns) for entry in shown]
     if not files:
         raise SourceError("not_offered", "/path", "there is no Parquet file there")
-    _check_links(folder, [one.path for one in files])
+    _check_links(folder, [entry.path for entry in files])
     return files
 
 

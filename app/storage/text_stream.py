@@ -101,10 +101,13 @@ def _unzipped(source: BinaryIO) -> Iterator[bytes]:
 
 def _only(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     """Return the only file of an archive. Raises IngestError."""
-    names = [one for one in archive.infolist() if not one.is_dir()]
-    if any(one.filename == "[Content_Types].xml" or one.filename == "content.xml" for one in names):
+    names = [member for member in archive.infolist() if not member.is_dir()]
+    if any(
+        member.filename == "[Content_Types].xml" or member.filename == "content.xml"
+        for member in names
+    ):
         raise IngestError("not_csv", "/file", f"the content is {SAVE_AS_CSV}")
-    own = [one for one in names if not one.filename.startswith("__MACOSX/")]
+    own = [member for member in names if not member.filename.startswith("__MACOSX/")]
     if len(own) != 1:
         message = f"the zip file holds {len(own)} files: pack one"
         raise IngestError("several_files", "/file", message)

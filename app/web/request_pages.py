@@ -32,8 +32,8 @@ async def _show(
         signed.api.items("/v1/datasets"),
         signed.api.items("/v1/budget", job_epsilon=1),
     )
-    values: Json = {"datasets": {one["id"]: one for one in datasets}}
-    values["budgets"] = {one["dataset"]: one for one in budgets}
+    values: Json = {"datasets": {item["id"]: item for item in datasets}}
+    values["budgets"] = {item["dataset"]: item for item in budgets}
     if signed.role != "analyst":
         values["users"] = await names.of_users(signed)
     form = {"again": str(uuid4()), **form}

@@ -23,7 +23,7 @@ async def form(request: Request, signed: Signed) -> HTMLResponse:
         signed.api.get("/v1/sources"),
         signed.api.items("/v1/users"),
     )
-    analysts = [one for one in users if one["role"] == "analyst" and not one["disabled_at"]]
+    analysts = [user for user in users if user["role"] == "analyst" and not user["disabled_at"]]
     known = {"datasets": listed, "sources": sources["items"], "analysts": analysts}
     return page(request, "upload.html", signed, **known)
 

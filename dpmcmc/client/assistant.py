@@ -130,7 +130,7 @@ def _with_refusals_in_words(tool: Callable[Given, Answer]) -> Callable[Given, An
         try:
             return tool(*args, **named)
         except ApiError as error:
-            faults = [f"{one['pointer']}: {one['message']}" for one in _errors(error)]
+            faults = [f"{fault['pointer']}: {fault['message']}" for fault in _errors(error)]
             raise ToolError("\n".join([str(error), *faults])) from None
         except (UnreachedError, UnclearError) as error:
             raise ToolError(str(error)) from None
@@ -160,16 +160,18 @@ class _Tools:
 
     def list_datasets(self) -> list[Json]:
         """List the datasets that may be used, with their status and what is left of each budget."""
-        left = {one["dataset"]: one["remaining"]["epsilon"] for one in self._client.budgets()}
+        left = {
+            listed["dataset"]: listed["remaining"]["epsilon"] for listed in self._client.budgets()
+        }
         return [
             {
-                "id": one["id"],
-                "name": one["name"],
-                "description": one["description"],
-                "status": one["status"],
-                "remaining_epsilon": left.get(one["id"]),
+                "id": listed["id"],
+                "name": listed["name"],
+                "description": listed["description"],
+                "status": listed["status"],
+                "remaining_epsilon": left.get(listed["id"]),
             }
-            for one in self._client.datasets()
+            for listed in self._client.datasets()
         ][:SHOWN]
 
     def describe_dataset(self, dataset: str) -> Json:

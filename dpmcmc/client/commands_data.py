@@ -107,8 +107,8 @@ def inspect(
     written = _format(separator, decimal, thousands, encoding, none)
     inspection = client_of(context).inspect(file, written)
     asked = [
-        f"[yellow]{escape(one['pointer'] + ': ' + one['message'])}[/]"
-        for one in inspection["questions"]
+        f"[yellow]{escape(question['pointer'] + ': ' + question['message'])}[/]"
+        for question in inspection["questions"]
     ]
     show(inspection, as_json, *render.inspected(inspection), *asked)
 
@@ -148,15 +148,17 @@ def schema(
     if file is not None:
         known = {column["name"]: column for column in columns}
         written = _format(separator, decimal, thousands, encoding, none)
-        in_file = [one for one in client.inspect(file, written)["columns"] if one["name"]]
-        left = [one["name"] for one in in_file if one["skip"] and one["name"] not in known]
+        in_file = [column for column in client.inspect(file, written)["columns"] if column["name"]]
+        left = [
+            column["name"] for column in in_file if column["skip"] and column["name"] not in known
+        ]
         if left:
             message = f"left out, as they look like ids or free text: {', '.join(left)}"
             complaints.print(escape(message))
         columns = [
-            known.get(one["name"], {"name": one["name"], "type": KINDS[one["kind"]]})
-            for one in in_file
-            if one["name"] in known or not one["skip"]
+            known.get(column["name"], {"name": column["name"], "type": KINDS[column["kind"]]})
+            for column in in_file
+            if column["name"] in known or not column["skip"]
         ]
     text = schema_file.written(columns)
     if output is None:

@@ -126,7 +126,7 @@ def ask(
 ) -> None:
     """Ask the admins for a dataset, or for budget on one (analyst)."""
     client = client_of(context)
-    seen = [one for one in client.datasets() if dataset in (one["id"], one["name"])]
+    seen = [listed for listed in client.datasets() if dataset in (listed["id"], listed["name"])]
     named = {"dataset": seen[0]["id"]} if len(seen) == 1 else {"dataset_name": dataset}
     body = read(job) if job else None
     made = client.ask(reason, **named, epsilon=epsilon, job=body)
@@ -138,7 +138,7 @@ def requests(context: typer.Context, as_json: AsJson = False) -> None:
     """List access requests: your own ones; for admins and auditors all."""
     client = client_of(context)
     listed = list(client.requests())
-    datasets = {one["id"]: one["name"] for one in client.datasets()}
+    datasets = {dataset["id"]: dataset["name"] for dataset in client.datasets()}
     show(listed, as_json, render.access_requests(listed, datasets))
 
 

@@ -1274,7 +1274,8 @@ def _facts(others: Mapping[str, Any]) -> dict[str, Any]:
     if "neighbouring" in others:
         facts["neighbouring"] = Neighbouring(others["neighbouring"])
     holders = [
-        one["rows"] if isinstance(one, Mapping) else one for one in others.get("holders", ())
+        holder["rows"] if isinstance(holder, Mapping) else holder
+        for holder in others.get("holders", ())
     ]
     return facts | ({"holders": tuple(holders)} if holders else {})
 

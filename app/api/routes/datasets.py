@@ -318,7 +318,7 @@ def _inspected(services: Services, file: BinaryIO, declared: Dialect) -> str:
         kind=inspected.kind,
         format=None if inspected.dialect is None else _format(inspected.dialect),
         questions=[QuestionOut(pointer=at, message=said) for at, said in inspected.questions],
-        columns=[ColumnFound.model_validate(one) for one in inspected.columns],
+        columns=[ColumnFound.model_validate(column) for column in inspected.columns],
         rows=[list(row) for row in inspected.rows],
     )
     return answer.model_dump_json(by_alias=True)
@@ -340,7 +340,8 @@ def _declared(schema: bytes) -> str:
     """The answer as JSON, made where it holds nobody up."""
     content = schema_file.read(schema)
     problems = [
-        ProblemOut(line=one.line, field=one.field, message=one.message) for one in content.problems
+        ProblemOut(line=problem.line, field=problem.field, message=problem.message)
+        for problem in content.problems
     ]
     return SchemaOut(columns=list(content.columns), problems=problems).model_dump_json()
 

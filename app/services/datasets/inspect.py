@@ -100,7 +100,7 @@ def _found(name: str, values: Sequence[str], dialect: Dialect, missing: set[str]
     many = len(words) > max(MANY, given * 0.9)
     prose = kind == "text" and any("\n" in word or len(word) > SHOWN_CHARACTERS for word in words)
     skip = not name or prose or (many and kind in ("text", "whole"))
-    return Found(name, kind, skip, tuple(one for one in SPELLINGS if one in spelled))
+    return Found(name, kind, skip, tuple(spelling for spelling in SPELLINGS if spelling in spelled))
 
 
 def _own_spellings(values: Sequence[str], words: set[str], number: re.Pattern[str]) -> set[str]:

@@ -185,19 +185,21 @@ def _created(
     ids = [uuid4() for _ in names]
     try:
         columns, stored, made = _ingested(services, definition, ids, files)
-        cut = [(one.cut_units, one.dropped_rows) for one in stored if isinstance(one, StoredUnits)]
+        cut = [
+            (file.cut_units, file.dropped_rows) for file in stored if isinstance(file, StoredUnits)
+        ]
         rows = [
-            _row(definition, caller, columns, at, name, one.rows, one.wrapped_key)
-            for at, name, one in zip(ids, names, stored, strict=True)
+            _row(definition, caller, columns, at, name, file.rows, file.wrapped_key)
+            for at, name, file in zip(ids, names, stored, strict=True)
         ]
         pool = _pool(services, definition, caller, columns, rows) if names[0] else None
         services.vault.files.mark(services.sessions.installation)
         taken = _record(services, caller, pool, rows, terms, definition, made, once)
         return replace(taken, cut=cut[0]) if cut else taken
     except BaseException:
-        for one in ids:
+        for dataset_id in ids:
             with suppress(StoreError):  # the sweep deletes what stays
-                services.vault.files.destroy(one)
+                services.vault.files.destroy(dataset_id)
         raise
 
 
@@ -259,8 +261,10 @@ def _ingested(
             )
         else:
             stored = [
-                ingest(vault.files, one, file, kind_of(file), columns, limits, sketch, reading)
-                for one, file, sketch in zip(ids, files, sketches, strict=True)
+                ingest(
+                    vault.files, dataset_id, file, kind_of(file), columns, limits, sketch, reading
+                )
+                for dataset_id, file, sketch in zip(ids, files, sketches, strict=True)
             ]
     except IngestError as error:
         raise refused(error, apart) from None
@@ -408,7 +412,7 @@ def _new(
         **_origin(row),
     )
     if seen:
-        recorded: dict[str, Any] = {"like": [_plain(one) for one in seen]}
+        recorded: dict[str, Any] = {"like": [_plain(earlier) for earlier in seen]}
         if row.ledger_id is not None:
             recorded["shares_ledger_with"] = str(row.ledger_id)
         if definition.separate_budget is not None:
@@ -442,12 +446,14 @@ def _open(
         if definition.holders is not None:
             together = row.units  # they are among the others
         else:
-            same = (one for one in alike if one.like.sure and one.ledger_id == first)
+            same = (
+                earlier for earlier in alike if earlier.like.sure and earlier.ledger_id == first
+            )
             together = _together(session, first, row, next(same, None))
     elif reason is None:
         _check_persons(alike, first)
-        if not any(one.like.sure and one.ledger_id == first for one in alike):
-            joined = next((one for one in alike if one.like.sure), None)
+        if not any(earlier.like.sure and earlier.ledger_id == first for earlier in alike):
+            joined = next((earlier for earlier in alike if earlier.like.sure), None)
     if joined is not None:
         if first is not None:
             raise _seen_refused("/metadata/population", ANOTHER_BUDGET, joined)
@@ -459,14 +465,14 @@ def _open(
     # how many they are is known only now
     if refused := refusal(terms.delta, together, row.unit):
         raise invalid("/metadata/privacy/delta", refused)
-    others = [one for one in alike if one.ledger_id != first]
+    others = [earlier for earlier in alike if earlier.ledger_id != first]
     recorded: dict[str, Any] = {}
     if row.privacy_unit is not None:
         recorded["privacy_unit"] = row.privacy_unit
     if joined is not None:
         recorded["like"] = _plain(joined)
     elif others and reason is not None:
-        like = [_plain(one) for one in others[:MOST_NAMED]]
+        like = [_plain(other) for other in others[:MOST_NAMED]]
         recorded["separate"] = {"reason": reason, "like": like}
     row.ledger_id = first
     session.add(row)
@@ -477,7 +483,7 @@ def _open(
         ledger.amend(session, row.id, "join", {"rows": row.rows, **recorded}, caller.id)
     if joined is None:
         return others[:MOST_NAMED]
-    return [replace(one, shared=one.ledger_id == first) for one in alike[:MOST_NAMED]]
+    return [replace(earlier, shared=earlier.ledger_id == first) for earlier in alike[:MOST_NAMED]]
 
 
 def _together(session: Session, ledger_id: UUID, row: DatasetRow, like: Seen | None) -> int:
@@ -492,8 +498,8 @@ def _together(session: Session, ledger_id: UUID, row: DatasetRow, like: Seen | N
 
 def _check_persons(alike: Sequence[Seen], first: UUID | None) -> None:
     """Refuse persons whom no single ledger would cover. Raises Refusal 422."""
-    others = [one for one in alike if one.like.persons and one.ledger_id != first]
-    ledgers = {one.ledger_id for one in others}
+    others = [earlier for earlier in alike if earlier.like.persons and earlier.ledger_id != first]
+    ledgers = {other.ledger_id for other in others}
     if others and first is not None:
         raise _seen_refused("/metadata/population", ANOTHER_PERSONS, others[0])
     if len(ledgers) > 1:
@@ -596,8 +602,8 @@ class _Earlier:
 
     def alike(self) -> list[Seen]:
         """Return similar uploads, most similar first, then oldest."""
-        by_likeness = sorted(self._alike, key=lambda one: one[0].created_at)
-        by_likeness.sort(key=lambda one: one[1].strength, reverse=True)
+        by_likeness = sorted(self._alike, key=lambda pair: pair[0].created_at)
+        by_likeness.sort(key=lambda pair: pair[1].strength, reverse=True)
         return [
             Seen(other.id, other.ledger_id or other.id, other.destroyed_at is not None, like)
             for other, like in by_likeness
