@@ -1,21 +1,33 @@
 """HTTP connections with time limits, which do not block the event loop.
 
-uvicorn limits only the silence between two requests. Here headers come within a time, what is sent
-is taken within a time, a body that nobody needs any more ends within a time, and of what a client
-sends only a few KiB are parsed before others get their turn.
+uvicorn limits only the silence between two requests, and no size of what comes before a body. Here
+headers are of a bounded size and come within a time, what is sent is taken within a time, a body
+that nobody needs any more ends within a time, and of what a client sends only a part is parsed
+before others get their turn.
 """
 
 import asyncio
 import time
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
-import h11
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-PARSED_AT_ONCE = 512  # bytes: of chunks of one byte, each a Python object, a hundred
+LEAST_PART, MOST_PART = 1024, 32_768  # bytes that are parsed at once
+FEW_EVENTS = 8  # of a part; the next one is then twice as large
 REST = 20.0  # times as long as a part took: others' turns, before the next part is parsed
+MOST_HEAD = 16_384  # bytes of headers, or of anything else that is not content
+MOST_AHEAD = 64  # requests that were sent before the answer to an earlier one
+
+
+class Receiving(Enum):
+    """What a client sends: headers, content, or nothing before it has the answer."""
+
+    HEADERS = "headers"
+    CONTENT = "content"
+    NOTHING = "nothing"
 
 
 class _Flow(FlowControl):
@@ -33,7 +45,7 @@ class _Flow(FlowControl):
             super().resume_reading()
 
 
-class Impatient(H11Protocol):
+class Impatient(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 protocol with time limits.
 
     seconds: for headers, and for the rest of a body after its answer. send_seconds: for a client to
@@ -44,6 +56,8 @@ class Impatient(H11Protocol):
     send_seconds = 30.0
     flow: _Flow
     _unparsed: bytearray
+    _receiving = Receiving.HEADERS
+    _part, _events, _eventless = LEAST_PART, 0, 0  # the last in bytes since the last event
     _closing: asyncio.TimerHandle | None = None
     _ending: asyncio.TimerHandle | None = None
     _cutting: asyncio.TimerHandle | None = None
@@ -73,15 +87,15 @@ class Impatient(H11Protocol):
         if self.transport.is_closing():
             self._unparsed.clear()
             return
-        if self.conn.their_state is h11.DONE and self.conn.our_state is not h11.DONE:
+        if self._receiving is Receiving.NOTHING:
             self.transport.pause_reading()  # the next request waits for the answer to this one
             self.flow.read_paused = True
             return
-        part = bytes(self._unparsed[: max(PARSED_AT_ONCE, self._plain())])
+        part = bytes(self._unparsed[: self._part])
         del self._unparsed[: len(part)]
         # asked only where a rest follows: it is a system call, unlike that of other clocks
         began = time.thread_time() if self._unparsed else 0.0
-        super().data_received(part)
+        self._feed(part)
         self._watch()
         if self._unparsed:
             self.transport.pause_reading()
@@ -90,17 +104,50 @@ class Impatient(H11Protocol):
         elif not self.flow.read_paused and not self.transport.is_closing():
             self.transport.resume_reading()
 
-    def _plain(self) -> int:
-        """Return how many of the next bytes are body content."""
-        reader = self.conn._reader
-        return int(getattr(reader, "_remaining", 0) or getattr(reader, "_bytes_in_chunk", 0))
+    def _feed(self, part: bytes) -> None:
+        """Parse a part, and refuse headers and what is between contents if it is too long."""
+        self._events = 0
+        super().data_received(part)
+        self._part = LEAST_PART if self._events > FEW_EVENTS else min(2 * self._part, MOST_PART)
+        ended = self._events and self._receiving is not Receiving.HEADERS
+        self._eventless = 0 if ended else self._eventless + len(part)
+        if self._eventless > MOST_HEAD and not self.transport.is_closing():
+            self.send_400_response("The headers are too long.")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header. Those behind a body are passed over."""
+        self._events += 1
+        if self._receiving is Receiving.HEADERS:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Begin a request. Raises ValueError, which ends the connection, where too many wait."""
+        if len(self.pipeline) >= MOST_AHEAD:
+            raise ValueError
+        self._events += 1
+        self._receiving = Receiving.CONTENT
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take content."""
+        self._events += 1
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a request."""
+        self._events += 1
+        answered = self.cycle.response_complete
+        self._receiving = Receiving.HEADERS if answered else Receiving.NOTHING
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Continue with the next request once a response is complete."""
+        if self._receiving is Receiving.NOTHING and self.cycle.response_complete:
+            self._receiving = Receiving.HEADERS
         super().on_response_complete()
         if self.transport.is_closing():
             self._cut_later()
-        elif self.conn.their_state is h11.SEND_BODY and self._ending is None:
+        elif self._receiving is Receiving.CONTENT and self._ending is None:
             self._ending = self.loop.call_later(self.seconds, self._close)
         self._watch()
 
@@ -129,9 +176,9 @@ class Impatient(H11Protocol):
 
     def _watch(self) -> None:
         """Start the time limit for headers, which partial headers do not extend."""
-        if self.conn.their_state is not h11.SEND_BODY:
+        if self._receiving is not Receiving.CONTENT:
             self._forget("_ending")
-        if self.conn.their_state is not h11.IDLE:
+        if self._receiving is not Receiving.HEADERS:
             self._forget("_closing")
         elif self._closing is None:
             self._closing = self.loop.call_later(self.seconds, self._close)

@@ -181,6 +181,7 @@ def _serve(using: Settings, host: str, port: int, workers: Workers) -> None:
             port=port,
             loop="uvloop",  # a tenth less of a core under load, and half the wait of a short call
             http=protocol(using.request_seconds, using.send_seconds),
+            ws="none",
             log_config=None,
             access_log=False,
             server_header=False,

@@ -155,6 +155,7 @@ class Front:
         wait = 0.0 if scope["path"] in PROBES else self.departures.wait_seconds(key)
         with _span(scope, request_id):
             await exchange.serve(_ALIVE if _ALIVE.asked(scope) else self.app, wait)
+            scope = exchange.scope
             tracing.note(route=_route(scope), status=exchange.status)
         status = exchange.status or CLIENT_LEFT
         caller = scope.get("state", {}).get("caller")
@@ -207,7 +208,7 @@ class _Exchange:
             await self._refuse(of_status(413, self._too_large()))
             return
         if self.head:  # the routes answer it as GET; the answer's body is left out here
-            self.scope["method"] = "GET"
+            self.scope = {**self.scope, "method": "GET"}
         try:
             if wait and not await self._stays(wait):
                 raise ClientDisconnect

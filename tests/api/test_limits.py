@@ -15,7 +15,7 @@ import httpx
 import pytest
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app import connections
 from app.api import limits
@@ -23,7 +23,7 @@ from app.api.endpoints import key_of
 from app.api.limits import OwnMeter, Rates, SharedMeter
 from app.api.metrics import Metrics
 from app.api.middleware import Front
-from app.connections import PARSED_AT_ONCE, Impatient
+from app.connections import LEAST_PART, MOST_PART, Impatient, Receiving
 from app.services.errors import Refusal
 from app.settings import Settings
 from tests.api.support import ADMIN, CSV, METADATA, House, client, house_in, job_of, running
@@ -481,6 +481,67 @@ def test_requests_one_behind_the_other_are_answered_in_order(hasty: str) -> None
     assert statuses == [404] * 99 + [200]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET /" + b"x" * 100_000,
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-More: " + b"x" * 100_000,
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 20_000,
+        b"POST /v1/users HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"1\r\nx\r\n0\r\nX-Trailer: " + b"x" * 100_000,
+        b"POST /v1/users HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"1;" + b"x" * 100_000,
+        b"POST /v1/users HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\n"
+        + b"x" * 99_999
+        + b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 1000,
+        b"BREW /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
+def test_what_is_too_long_or_no_http_ends_the_connection(hasty: str, said: bytes) -> None:
+    answer = b""
+    with closing(_open(hasty, said)) as line, suppress(ConnectionError):
+        while more := line.recv(2**16):
+            answer += more
+    assert b" 200 " not in answer
+    with httpx.Client(base_url=hasty) as http:
+        assert http.get("/healthz").status_code == 200
+
+
+def test_headers_behind_a_body_are_none_of_the_request(hasty: str) -> None:
+    head = (
+        "POST /v1/users HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    body = f"2\r\n{{}}\r\n0\r\nAuthorization: Bearer {ADMIN}\r\n\r\n"
+    with closing(_open(hasty, (head + body).encode())) as line:
+        answer = b""
+        while more := line.recv(5000):
+            answer += more
+    assert b" 401 " in answer
+
+
+def test_a_large_body_comes_in_ever_larger_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds many events, such as chunks of one byte, comes in small ones."""
+    parts = list[int]()
+    line: Any = Impatient.__new__(Impatient)
+    line._receiving, line._events_of_a_part = Receiving.CONTENT, 1
+
+    def parsed(part: bytes) -> None:
+        parts.append(len(part))
+        line._events += line._events_of_a_part
+
+    monkeypatch.setattr(HttpToolsProtocol, "data_received", lambda _, part: parsed(part))
+    for _ in range(7):
+        line._feed(b"x" * line._part)
+    assert parts == [LEAST_PART * 2**n for n in range(6)] + [MOST_PART]
+    line._events_of_a_part = 1000
+    for _ in range(2):
+        line._feed(b"x" * line._part)
+    assert parts[-2:] == [MOST_PART, LEAST_PART]
+
+
 def test_what_comes_whole_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of a thread is a system call, for each packet of each body."""
     asked, parsed = list[int](), list[bytes]()
@@ -490,13 +551,12 @@ def test_what_comes_whole_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
         setattr(line.transport, name, lambda: None)
     line.loop = SimpleNamespace(call_later=lambda *_: None)
     line.flow = SimpleNamespace(read_paused=False)
-    line.conn = SimpleNamespace(their_state=None, our_state=None, _reader=SimpleNamespace())
     line._unparsed = bytearray()
-    monkeypatch.setattr(H11Protocol, "data_received", lambda _, data: parsed.append(data))
+    monkeypatch.setattr(HttpToolsProtocol, "data_received", lambda _, data: parsed.append(data))
     monkeypatch.setattr(connections.time, "thread_time", lambda: asked.append(1) or 0.0)
-    line.data_received(b"x" * PARSED_AT_ONCE)
-    assert (parsed, asked) == ([b"x" * PARSED_AT_ONCE], [])
-    line.data_received(b"y" * (PARSED_AT_ONCE + 1))
+    line.data_received(b"x" * LEAST_PART)
+    assert (parsed, asked) == ([b"x" * LEAST_PART], [])
+    line.data_received(b"y" * (2 * LEAST_PART + 1))
     assert (len(parsed), len(asked)) == (2, 2)
 
 
