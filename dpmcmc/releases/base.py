@@ -4,8 +4,8 @@ Draws from that posterior are post-processing: they are free, and there may be a
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -85,6 +85,23 @@ class Stored(Protocol):
 
     def posterior(self, mean: Floats, precision: Floats, random: RandomSource, /) -> "Posterior":
         """Return the posterior of positions under independent normal priors (d,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """What is stored of a release: fields that are arrays of floats and plain values."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as lists and numbers that JSON can hold."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in values.items()}
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> Self:
+        """Return the record that to_dict wrote."""
+        return cls(
+            **{k: np.array(v, np.float64) if isinstance(v, list) else v for k, v in stored.items()}
+        )
 
 
 class Posterior(Protocol):

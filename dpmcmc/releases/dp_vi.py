@@ -9,8 +9,7 @@ draws. Source of the method: Jälkö, Dikmen and Honkela 2017, here with gradien
 """
 
 import math
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import chdtri, expit
@@ -26,7 +25,7 @@ from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS, release_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import VARIATIONAL_GRADIENT
-from dpmcmc.releases.base import Facts, Judged, Normal, Release, prior_of
+from dpmcmc.releases.base import Facts, Judged, Normal, Record, Release, prior_of
 from dpmcmc.releases.categories import within
 from dpmcmc.releases.quadratic_steps import shrunk
 from dpmcmc.releases.reach import across
@@ -121,7 +120,7 @@ def pooled(first: Look, last: Look, weight: float, most: Floats | None = None) -
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Variational:
+class Variational(Record):
     """A stored release. place, root, score, slope, slope_sd: see Look, of both rounds pooled.
 
     noise: (d, d), covariance of the score's noise. weight: rows times tempering. jump: difference
@@ -141,19 +140,6 @@ class Variational:
     jump: float
     longest: float = 0.0
     mean_slope: float = 1.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the record as lists and numbers that JSON can hold."""
-        held = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in held.items()}
-
-    @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> "Variational":
-        """Return the release that to_dict wrote."""
-        read: dict[str, Any] = {
-            k: np.array(v, np.float64) if isinstance(v, list) else v for k, v in stored.items()
-        }
-        return cls(**read)
 
     def moments(self) -> None:
         """Return None: no second moments of a design are released."""

@@ -6,7 +6,7 @@ numbers and public facts, at no cost. Source of the shrunken effects given that 
 """
 
 import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases.base import Fault, Judged
+from dpmcmc.releases.base import Fault, Judged, Record
 from dpmcmc.releases.laws import (
     Laws,
     Prior,
@@ -62,7 +62,7 @@ AT_ONCE = 4_000_000  # numbers that are held of several laws of effects
 
 
 @dataclass(frozen=True, slots=True)
-class Arrow:
+class Arrow(Record):
     """A stored release with d coefficients and g groups, of an arrow-shaped curvature.
 
     A group has one effect, or k = 2 where a slope differs as well: effects of rows whose (1, t) is
@@ -117,23 +117,6 @@ class Arrow:
     averaged: Floats = field(default_factory=lambda: np.zeros(0))
     around: Floats = field(default_factory=lambda: np.zeros(0))
     link: str = "identity"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the record as lists and numbers that JSON can hold."""
-        held = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in held.items()
-        }
-
-    @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> "Arrow":
-        """Return the release that to_dict wrote."""
-        held: dict[str, Any] = {
-            name: np.array(value, np.float64) if isinstance(value, list) else value
-            for name, value in stored.items()
-        }
-        return cls(**held)
 
     def moments(self) -> None:
         """Return None: moments of the covariates alone are not released."""

@@ -9,8 +9,7 @@ mu = 1 / noise_multiplier whatever their number.
 """
 
 import math
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import chdtri
@@ -24,7 +23,7 @@ from dpmcmc.privacy.events import Compose, Event, Gaussian
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import NOISY_MEAN
 from dpmcmc.releases import noisy_mean_design as planning
-from dpmcmc.releases.base import Facts, Judged, Normal, Release, prior_of
+from dpmcmc.releases.base import Facts, Judged, Normal, Record, Release, prior_of
 
 SIGNIFICANCE = 0.01  # probability of such a difference of two releases by noise alone
 COUNT_WEIGHT = 0.866  # of the sensitivity, that a row counts as: less than sqrt(3) / 2
@@ -120,7 +119,7 @@ def _jump(change: Floats, variance: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NoisyMean:
+class NoisyMean(Record):
     """A stored release. mean: (d,), mean of the rows plus normal noise of this variance.
 
     weight: rows times tempering. jump: largest change between its releases, see _jump. complete:
@@ -134,18 +133,8 @@ class NoisyMean:
     complete: float | None = None
     complete_sd: float = 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the record as lists and numbers that JSON can hold."""
-        held = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**held, "mean": self.mean.tolist()}
-
     def moments(self) -> None:
         """Return None: no second moments of a design are released."""
-
-    @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> "NoisyMean":
-        """Return the release that to_dict wrote."""
-        return cls(**{**stored, "mean": np.array(stored["mean"], np.float64)})
 
     def posterior(self, mean: Floats, precision: Floats, _: RandomSource) -> Normal:
         """Return the posterior under independent normal priors. mean, precision: (d,).

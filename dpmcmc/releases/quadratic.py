@@ -5,7 +5,7 @@ and a verdict. Nothing here reads a row or costs anything.
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from dpmcmc.formula.cuts import spread_out
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import categories, ordered, scales, shares
+from dpmcmc.releases.base import Record
 from dpmcmc.releases.categories import even, roots_of, turned, within
 from dpmcmc.releases.hierarchy import Curves
 from dpmcmc.releases.quadratic_steps import MIN_WEIGHT_CUT, shrunk
@@ -153,8 +154,8 @@ MIN_WEIGHT = 0.05  # mean weight of a row, for what noise says is less
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Quadratic:
-    """A stored release. Its fields are arrays of floats and plain numbers: see to_dict.
+class Quadratic(Record):
+    """A stored release.
 
     place: (p,), around which the rest is. root: (p, p), place + root @ u are coefficients; all
     that follows is by u. score, score_sd: gradient of the log likelihood at place and sd of its
@@ -246,11 +247,6 @@ class Quadratic:
     apart: bool = False
     hurdle: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the record as lists and numbers that JSON can hold."""
-        held = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in held.items()}
-
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> "Quadratic":
         """Return the release that to_dict wrote.
@@ -258,10 +254,7 @@ class Quadratic:
         What was stored before few events had a floor of their variance has none, so that its
         posterior stays what it was.
         """
-        read: dict[str, Any] = {"several_rows": True} | {
-            k: np.array(v, np.float64) if isinstance(v, list) else v for k, v in stored.items()
-        }
-        return cls(**read)
+        return super(Quadratic, cls).from_dict({"several_rows": True, **stored})
 
     @property
     def weight(self) -> float:
