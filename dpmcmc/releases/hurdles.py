@@ -14,7 +14,7 @@ from dpmcmc.families.scores.base import TINY, Family
 from dpmcmc.families.scores.given import Given
 from dpmcmc.families.scores.linear import Linear
 from dpmcmc.mechanisms.joint_sums import Floats
-from dpmcmc.releases.categories import typical
+from dpmcmc.releases.categories import has_intercept
 from dpmcmc.releases.quadratic_steps import Iterate
 from dpmcmc.releases.whitening import Whitening, inverse_root, limited
 
@@ -37,18 +37,10 @@ def _logs(y: Floats) -> Floats:
 
 
 def _moments(white: Whitening) -> tuple[float, Floats, Floats]:
-    """Return the mean square, and mean (d,) and covariance (d, d) of covariates.
-
-    The mean square is that of an intercept, 1 but for noise and persons' rows; without one it is 1
-    and the mean 0.
-    """
-    back = np.linalg.inv(white.root)
-    second = np.asarray(back.T @ back)
-    if not typical(second)[1]:
-        return 1.0, np.zeros(len(second)), second
-    size = float(second[0, 0])
-    mean = second[0] / size
-    return size, mean, second / size - np.outer(mean, mean)
+    """Return what Whitening.by_intercept does; without an intercept a square of 1, and means 0."""
+    if has_intercept(white):
+        return white.by_intercept()
+    return 1.0, np.zeros(len(white.root)), white.moments()
 
 
 def start(logs: Floats, white: Whitening) -> Floats:

@@ -701,8 +701,8 @@ class _Path:
         By the released moments of covariates, the first of which is the intercept. No variance is
         taken to be above MOST_SPREAD.
         """
-        back = np.linalg.inv(self._released.root)
-        second, place = back.T @ back, self._place[: len(back)]
+        second = self._released.moments()
+        place = self._place[: len(second)]
         mean = float(second[0] @ place)
         variance = float(place @ second @ place) - mean * mean
         return mean + shift_of(self._family), min(max(variance, 0.0), MOST_SPREAD)
@@ -846,8 +846,7 @@ class _Path:
 
     def _level(self, curve: Floats) -> float:
         """Return a row's mean slope, given the curvature over n in these coordinates."""
-        back = np.linalg.inv(self._white.root)
-        return trace(curve) / trace(self._root.T @ (back.T @ back) @ self._root)
+        return trace(curve) / trace(self._root.T @ self._white.moments() @ self._root)
 
     def _round_classes(self, iterate: Iterate, curve: Floats) -> None:
         """Change coordinates as `_round` does, for several predictors a row."""

@@ -27,22 +27,10 @@ RARE = 0.05  # share of the first or the last category, below which its log odds
 
 def predictors(place: Floats, white: Whitening) -> tuple[Floats, float]:
     """Return predictors (k,) of the mean row at coefficients (p,), and their sd over rows."""
-    _, mean, covariance = _moments(white)
+    _, mean, covariance = white.by_intercept()
     cuts, slopes = np.split(place, [len(place) - len(mean) + 1])
     square = float(slopes @ covariance[1:, 1:] @ slopes)
     return cuts - mean[1:] @ slopes, math.sqrt(max(square, 0.0))
-
-
-def _moments(white: Whitening) -> tuple[float, Floats, Floats]:
-    """Return the intercept's mean square, and covariates' mean (d,) and covariance (d, d).
-
-    It is 1 but for noise, which may be all there is: the covariance is positive all the same.
-    """
-    back = np.linalg.inv(white.root)
-    second = back.T @ back
-    size = float(second[0, 0])
-    mean = second[0] / size
-    return size, mean, second / size - np.outer(mean, mean)
 
 
 def shares(place: Floats, white: Whitening) -> Floats:
@@ -57,7 +45,7 @@ def coordinates(place: Floats, white: Whitening) -> Floats:
     Of normal covariates with the released moments: rows with other predictors have other ones.
     """
     eta, sd = predictors(place, white)
-    size, mean, covariance = _moments(white)
+    size, mean, covariance = white.by_intercept()
     whole, slopes, along = spread_out(len(eta), len(mean)), place[len(eta) :], np.zeros(len(mean))
     if sd > 0.0:
         along[1:] = covariance[1:, 1:] @ slopes / sd
@@ -111,7 +99,7 @@ def changes(place: Floats, white: Whitening, moves: Floats) -> float:
     Their squares are added up.
     """
     eta, cuts = predictors(place, white)[0], len(place) - len(white.root) + 1
-    mean, frequent = _moments(white)[1], probabilities(eta)
+    mean, frequent = white.by_intercept()[1], probabilities(eta)
     gaps = np.diff(moves[:, :cuts]) / np.maximum(np.diff(place[:cuts]), TINY)
     ends = moves[:, [0, cuts - 1]] - (moves[:, cuts:] @ mean[1:])[:, None]
     rare = ends[:, frequent[[0, -1]] < RARE]

@@ -353,8 +353,8 @@ class Quadratic(Record):
 
         A direction below the noise is given the noise level.
         """
-        back = np.linalg.inv(self.whitening)
-        return back.T @ back, math.sqrt(2.0 * len(back)) * self.whitening_sd
+        moments = self.paid.moments()
+        return moments, math.sqrt(2.0 * len(moments)) * self.whitening_sd
 
     @property
     def classes(self) -> int:

@@ -105,8 +105,8 @@ def farthest(
     if family.link == "cumulative":
         share = float(ordered.shares(place, white).min())
         return _bounded(1.0 / math.sqrt(max(share, LEAST_SHARE)))
-    back = np.linalg.inv(white.root)
-    second, places = back.T @ back, place.reshape(-1, len(back))
+    second = white.moments()
+    places = place.reshape(-1, len(second))
     mean = places @ second[0] + shift_of(family)
     spread = places @ second @ places.T - np.outer(places @ second[0], places @ second[0])
     if family.link == "hurdle":
@@ -162,8 +162,7 @@ def _beside_scale(place: Floats, white: Whitening, root: Floats) -> tuple[float,
     Of the parts of a mean row's score about its predictor and about the log scale. white: of
     covariates alone. root: (d + 1, d + 1), coordinates.
     """
-    back = np.linalg.inv(white.root)
-    second = back.T @ back
+    second = white.moments()
     first = second[0] * has_intercept(white)
     mean, square = float(place[:-1] @ first), float(place[:-1] @ second @ place[:-1])
     part, last = root[:-1], root[-1]

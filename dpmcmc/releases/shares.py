@@ -52,10 +52,10 @@ def moved(
 
     The first column is the intercept. first: which predictors are log odds, from there on.
     """
-    back, inverse, sums = np.linalg.inv(white.root), np.linalg.inv(iterate.root), iterate.sums
-    mean, chosen = (back.T @ back)[0], slice(first * len(back), None, len(back))
+    mean, inverse, sums = white.moments()[0], np.linalg.inv(iterate.root), iterate.sums
+    chosen = slice(first * len(mean), None, len(mean))
     change = shift(
-        iterate.place.reshape(-1, len(back))[first:] @ mean + shift_of(family),
+        iterate.place.reshape(-1, len(mean))[first:] @ mean + shift_of(family),
         (inverse.T @ sums.score)[chosen] / rows,
         sums.sds[0] * np.linalg.norm(inverse[:, chosen], axis=0) / rows,
         (inverse.T @ sums.curvature @ inverse)[chosen, chosen] / rows,
@@ -75,9 +75,8 @@ def expected(place: Floats, white: Whitening, family: Family) -> Floats | None:
     other covariates than most: those of normal ones are shifted by their covariance times the
     coefficients, by no more than an sd.
     """
-    back = np.linalg.inv(white.root)
-    second, places = back.T @ back, place.reshape(-1, len(back))
-    mean = second[0]
+    second = white.moments()
+    mean, places = second[0], place.reshape(-1, len(second))
     covariance = second - np.outer(mean, mean)
     eta, spread = places @ mean + shift_of(family), places @ covariance @ places.T
     first, q = (part[..., 0] for part in averaged(eta[:, None], spread[..., None]))

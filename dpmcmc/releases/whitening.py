@@ -40,6 +40,22 @@ class Whitening:
     sd: float
     held: Floats
 
+    def moments(self) -> Floats:
+        """Return (d, d), the mean of x x^T that becomes the identity in these coordinates."""
+        back = np.linalg.inv(self.root)
+        return np.asarray(back.T @ back)
+
+    def by_intercept(self) -> tuple[float, Floats, Floats]:
+        """Return the mean square of the intercept, and mean (d,) and covariance (d, d) of columns.
+
+        The first column is the intercept, whose square is 1 but for noise and persons' rows; the
+        covariance is positive whatever it is.
+        """
+        moments = self.moments()
+        size = float(moments[0, 0])
+        mean = moments[0] / size
+        return size, mean, moments / size - np.outer(mean, mean)
+
 
 def event(noise_multiplier: float) -> Event:
     """Return the event of the whole whitening, of mu = 1 / noise_multiplier."""

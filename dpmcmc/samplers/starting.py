@@ -200,13 +200,12 @@ def chain_start_of(
     error = _excess(np.atleast_2d(np.cov(draws, rowvar=False)), root)
     if error is None:
         return None
-    back = np.linalg.inv(release.whitening)
     return ChainStart(
         positions=draws[:chains],
         mode=draws.mean(axis=0),
         root=root,
         error=error,
-        moments=np.asarray(back.T @ back),
+        moments=release.moments()[0],
         prior=prior[1],
     )
 
