@@ -18,7 +18,7 @@ from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import newton_path
 from dpmcmc.releases.design_rows import DesignRows, HeldRows
-from dpmcmc.releases.grouped_posterior import Arrow, Part, predictor_variances, unseen_of_nested
+from dpmcmc.releases.grouped_posterior import Arrow, predictor_variances, unseen_of_nested
 
 BLOCK_ROWS = 8192
 # parts of mu^2: of the path without groups, of the joint steps that find the place, of the last
@@ -335,8 +335,7 @@ def _settled(rows: GroupedRows, released: Arrow) -> Arrow:
     released = replace(released, around=released.levels())
     arrow = released
     for _ in range(SETTLED):
-        times = max(arrow.dispersion(*rows.prior), 1.0)
-        part = Part.of(arrow, arrow.curvatures(1, None)[0], times, *rows.prior)
+        _, part = arrow.usual_part(*rows.prior)
         arrow = released.averaged_over(part.variances(), part.curve.cells[0, 0])
     return arrow
 
@@ -344,10 +343,7 @@ def _settled(rows: GroupedRows, released: Arrow) -> Arrow:
 def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
     """Return the next expansion point: the posterior mean given this step, prior and noise."""
     d = len(place.coefficients)
-    times = arrow.dispersion(*rows.prior)
-    if not arrow.scaled:
-        times = max(times, 1.0)
-    part = Part.of(arrow, arrow.curvatures(1, None)[0], times, *rows.prior)
+    times, part = arrow.usual_part(*rows.prior)
     step, wide = part.moments(part.middle())
     spread = np.zeros(rows.groups.count)
     if not rows.family.quadratic:

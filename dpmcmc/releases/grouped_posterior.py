@@ -343,17 +343,22 @@ class Arrow(Record):
         second = self.sds[1] ** 2 + (self.left[1] * diagonal_of(cells)) ** 2
         return np.asarray(np.maximum(np.concatenate((first, second)), LEAST_NOISE))
 
-    def dispersion(self, mean: Floats, precision: Floats) -> float:
-        """Return the dispersion, observed over expected variance of scores; 1 if not estimated.
+    def usual_part(self, mean: Floats, precision: Floats) -> tuple[float, "Part"]:
+        """Return the dispersion and the posterior given it and about the mean curvature.
 
-        mean, precision: (d,) of the prior of coefficients.
+        mean, precision: (d,) of the prior of coefficients. The dispersion is at least 1 where the
+        scale of residuals is none of the parameters.
         """
-        if not self.spread:
-            return 1.0
         curve = self.curvatures(1, None)[0]
         part = Part.of(self, curve, 1.0, mean, precision)
+        times = self._dispersion(part) if self.spread else 1.0
+        times = times if self.scaled else max(times, 1.0)
+        return times, part if times == 1.0 else Part.of(self, curve, times, mean, precision)
+
+    def _dispersion(self, part: "Part") -> float:
+        """Return observed over expected variance of scores. part: at a dispersion of 1."""
         moved, spread = part.moments(part.middle())
-        explained = float(curve.of(moved)) + curve.against(spread)
+        explained = float(part.curve.of(moved)) + part.curve.against(spread)
         left, noise = self.square - explained / self.rows, max(self.square_sd, 1e-12)
         # the mean of what is positive and was seen through noise
         away = left / noise
@@ -365,13 +370,11 @@ class Arrow(Record):
         the log scale."""
         d, effects = len(self.place), len(self.effects)
         count = int(min(max(MIXTURE * (MANY / (d + effects)) ** 1.5, LEAST_MIXTURE), MIXTURE))
-        times = self.dispersion(mean[:d], precision[:d])
-        if not self.scaled:
-            times = max(times, 1.0)
         prior = mean[:d], precision[:d]
-        laws = Part.of(self, self.curvatures(1, None)[0], times, *prior).laws
+        times, usual = self.usual_part(*prior)
         parts = tuple(
-            Part.of(self, curve, times, *prior, laws) for curve in self.curvatures(count, random)
+            Part.of(self, curve, times, *prior, usual.laws)
+            for curve in self.curvatures(count, random)
         )
         last = (float(mean[d]), float(precision[d])) if self.scaled else None
         return GroupedMixture(self, parts, last, random)
@@ -856,10 +859,8 @@ def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judged:
     d, g = arrow.size
     mean, precision = (arrow.place, np.full(d, 1e-12)) if prior is None else prior
     mean, precision = mean[:d], precision[:d]
-    times = arrow.dispersion(mean, precision)
-    times = times if arrow.scaled else max(times, 1.0)
-    curve = arrow.curvatures(1, None)[0]
-    part = Part.of(arrow, curve, times, mean, precision)
+    times, part = arrow.usual_part(mean, precision)
+    curve = part.curve
     law = part.middle()
     step, spread = part.moments(law)
     rows_own = times * curve.diagonal
