@@ -63,9 +63,8 @@ def parse_columns(columns: Sequence[Any]) -> tuple[Column, ...]:
     if len(columns) > MAX_COLUMNS:
         raise _refuse("/columns", f"at most {MAX_COLUMNS} columns")
     parsed = tuple(_column(column, f"/columns/{at}") for at, column in enumerate(columns))
-    repeated = _first_repeated(column.name for column in parsed)
-    if repeated is not None:
-        raise _refuse(f"/columns/{repeated}/name", "this name is taken by an earlier column")
+    names = (column.name for column in parsed)
+    _check_distinct(names, "/columns", "this name is taken by an earlier column", of="/name")
     return parsed
 
 
@@ -146,9 +145,7 @@ def _days(given: Any, pointer: str, most: int) -> tuple[str, ...]:
         raise _refuse(pointer, f"a list of at most {most} dates")
     for at, value in enumerate(given):
         _check_day(value, f"{pointer}/{at}")
-    repeated = _first_repeated(given)
-    if repeated is not None:
-        raise _refuse(f"{pointer}/{repeated}", "this date is declared twice")
+    _check_distinct(given, pointer, "this date is declared twice")
     return tuple(given)
 
 
@@ -179,9 +176,7 @@ def _spikes(
         if integer and not float(value).is_integer():
             raise _refuse(f"{pointer}/{at}", "a spike of an integer column is a whole number")
     numbers = tuple(float(value) for value in given)
-    repeated = _first_repeated(numbers)
-    if repeated is not None:
-        raise _refuse(f"{pointer}/{repeated}", "this spike is declared twice")
+    _check_distinct(numbers, pointer, "this spike is declared twice")
     return numbers
 
 
@@ -193,9 +188,7 @@ def _missing(codes: Any, pointer: str) -> tuple[float, ...]:
         if isinstance(code, bool) or not isinstance(code, int | float) or not _finite(code):
             raise _refuse(f"{pointer}/{at}", "a code is a finite number")
     numbers = tuple(float(code) for code in codes)
-    repeated = _first_repeated(numbers)
-    if repeated is not None:
-        raise _refuse(f"{pointer}/{repeated}", "this code is declared twice")
+    _check_distinct(numbers, pointer, "this code is declared twice")
     return numbers
 
 
@@ -214,9 +207,7 @@ def _categories(column: dict[str, Any], pointer: str) -> list[str]:
         raise _refuse(f"{pointer}/categories", f"declare 2 to {MAX_CATEGORIES} categories")
     for at, category in enumerate(categories):
         _check_text(category, f"{pointer}/categories/{at}")
-    repeated = _first_repeated(categories)
-    if repeated is not None:
-        raise _refuse(f"{pointer}/categories/{repeated}", "this category is declared twice")
+    _check_distinct(categories, f"{pointer}/categories", "this category is declared twice")
     return list(categories)
 
 
@@ -261,14 +252,15 @@ def _shows(character: str) -> bool:
     return unicodedata.category(character) in ("Zs", "Cf") and not turns
 
 
-def _first_repeated(values: Iterable[str | float]) -> int | None:
-    """Return the index of the first repeated value, or None."""
-    seen: set[str | float] = set()
+def _check_distinct(
+    values: Iterable[str | float], pointer: str, message: str, *, of: str = ""
+) -> None:
+    """Raise IngestError at the first repeated value; of: what follows its number in the pointer."""
+    earlier: set[str | float] = set()
     for at, value in enumerate(values):
-        if value in seen:
-            return at
-        seen.add(value)
-    return None
+        if value in earlier:
+            raise _refuse(f"{pointer}/{at}{of}", message)
+        earlier.add(value)
 
 
 def check_names(
