@@ -6,7 +6,7 @@ which kind it is of.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, Protocol, Self
 from uuid import UUID
 
@@ -18,10 +18,12 @@ from app.services.accounts.caller import Caller
 from app.services.errors import Fault
 from dpmcmc.base.private import Permit, Private, Released
 from dpmcmc.inputs.schema import Schema
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.inputs.streamed import AnyRows
 from dpmcmc.planner import BasePlan, Cost
 from dpmcmc.posterior.units import Scale
 from dpmcmc.privacy.events import Event
+from dpmcmc.queries.tasks import TaskSpec
 
 Json = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -167,6 +169,15 @@ class PaidJob(Job):
     too_many: ClassVar[Fault]
     too_wide: ClassVar[Fault]
     unbounded: ClassVar[Fault]
+    spec: JobSpec | TaskSpec
+
+    def used(self, schema: Schema) -> Schema:
+        """Return the schema of the dataset's rows that the job uses. Raises SpecError."""
+        return self.spec.privacy.schema(schema)
+
+    def as_json(self) -> Json:
+        """Return the spec as stored JSON."""
+        return asdict(self.spec)
 
     @property
     def quick(self) -> bool:

@@ -92,20 +92,12 @@ class ChainJob(PaidJob):
 
     spec: JobSpec
 
-    def used(self, schema: Schema) -> Schema:
-        """Return the schema of the dataset's rows that the job uses. Raises SpecError."""
-        return self.spec.privacy.schema(schema)
-
     @classmethod
     def read(cls, stored: Json) -> Self:
         """Return the job of a stored spec. Raises ValidationError."""
         others = {name: value for name, value in stored.items() if name != "sampler"}
         sampler = _SAMPLER.validate_python(stored["sampler"])
         return cls(replace(_SPEC.validate_python(others), sampler=sampler))
-
-    def as_json(self) -> Json:
-        """Return the spec as stored JSON."""
-        return asdict(self.spec)
 
     def hashed(self) -> Json:
         """Return the spec as hashed for idempotency, as earlier versions wrote it."""

@@ -57,18 +57,10 @@ class TaskJob(PaidJob):
 
     spec: TaskSpec
 
-    def used(self, schema: Schema) -> Schema:
-        """Return the schema of the dataset's rows that the task uses. Raises SpecError."""
-        return self.spec.privacy.schema(schema)
-
     @classmethod
     def read(cls, stored: Json) -> Self:
         """Return the task of a stored spec. Raises ValidationError."""
         return cls(_SPEC.validate_python(stored))
-
-    def as_json(self) -> Json:
-        """Return the spec as stored JSON."""
-        return asdict(self.spec)
 
     def hashed(self) -> Json:
         """Return the spec as hashed for idempotency, as earlier versions wrote it."""
