@@ -20,7 +20,7 @@ from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
-from dpmcmc.families.poisson import MAX_PREDICTOR, MOST_COUNT, typical_rate
+from dpmcmc.families.poisson import MAX_PREDICTOR, MOST_COUNT, count_of, typical_rate
 from dpmcmc.families.priors import Normals, normal_priors, usual
 from dpmcmc.families.scores.base import (
     NODES,
@@ -185,9 +185,7 @@ class HurdleForm(DesignForm):
     family, classes = NOT_IN_KERNELS, 2
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
-        response = response_of(design)
-        if not isinstance(response, NumberColumn):
-            raise SpecError(POINTER, WANTED)
+        response = count_of(design, WANTED)
         super().__init__(design, prior(design, spec.model), (response.lower, response.upper))
         self.start = np.zeros(len(self.prior_mean))
 

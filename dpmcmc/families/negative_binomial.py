@@ -24,7 +24,7 @@ from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
-from dpmcmc.families.poisson import MAX_PREDICTOR, MOST_COUNT, counted, typical_rate
+from dpmcmc.families.poisson import MAX_PREDICTOR, MOST_COUNT, count_of, counted, typical_rate
 from dpmcmc.families.poisson import prior as prior_of_means
 from dpmcmc.families.priors import Normals, normal_priors
 from dpmcmc.families.scores.base import (
@@ -38,8 +38,7 @@ from dpmcmc.families.scores.base import (
     nodes_of,
 )
 from dpmcmc.families.scores.responses import Response, counts, rate, uneven
-from dpmcmc.formula.design import POINTER, Design, check_measured, response_of
-from dpmcmc.inputs.schema import NumberColumn
+from dpmcmc.formula.design import Design, check_measured
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec
 from dpmcmc.kernels.arithmetic.families import NOT_IN_KERNELS
 from dpmcmc.privacy.noise import RandomSource
@@ -51,10 +50,8 @@ WANTED = "negative binomial regression needs a number with a lower bound of 0 or
 
 def check(design: Design, model: ModelSpec) -> None:
     """Refuse a response that cannot be a count, and a dispersion that is not positive."""
-    response, k = response_of(design), model.options.dispersion
-    if not isinstance(response, NumberColumn) or response.lower < 0:
-        raise SpecError(POINTER, WANTED)
-    check_measured(response, MOST_COUNT)
+    check_measured(count_of(design, WANTED), MOST_COUNT)
+    k = model.options.dispersion
     if k is not None and not LEAST_K <= k <= MOST_K:
         raise SpecError("/model/options/dispersion", f"must be between {LEAST_K:g} and {MOST_K:g}")
 
@@ -203,9 +200,7 @@ class Form(DesignForm):
     family = NOT_IN_KERNELS
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
-        response = response_of(design)
-        if not isinstance(response, NumberColumn):
-            raise SpecError(POINTER, WANTED)
+        response = count_of(design, WANTED)
         super().__init__(design, prior(design, spec.model), (response.lower, response.upper))
 
 

@@ -157,12 +157,17 @@ LEAST_RATE = 4.0  # minus its log
 MOST_COUNT = 1e50  # sums of squares stay finite; coefficients are of the count's logarithm
 
 
-def check(design: Design, _: ModelSpec) -> None:
-    """Refuse a response that cannot be a count."""
+def count_of(design: Design, wanted: str) -> NumberColumn:
+    """Return the response's column. Raises SpecError(wanted) where it is no number from 0 on."""
     response = response_of(design)
     if not isinstance(response, NumberColumn) or response.lower < 0:
-        raise SpecError(POINTER, WANTED)
-    check_measured(response, MOST_COUNT)
+        raise SpecError(POINTER, wanted)
+    return response
+
+
+def check(design: Design, _: ModelSpec) -> None:
+    """Refuse a response that cannot be a count."""
+    check_measured(count_of(design, WANTED), MOST_COUNT)
 
 
 def prior(design: Design, model: ModelSpec) -> Normals:
@@ -183,9 +188,7 @@ class PoissonForm(DesignForm):
     family = POISSON
 
     def __init__(self, design: Design, spec: JobSpec) -> None:
-        response = response_of(design)
-        if not isinstance(response, NumberColumn):
-            raise SpecError(POINTER, WANTED)
+        response = count_of(design, WANTED)
         super().__init__(design, prior(design, spec.model), (response.lower, response.upper))
         self.start = self.prior_mean.copy()
         if INTERCEPT in design.parameters:
