@@ -141,6 +141,16 @@ class Chains:
         noise = self.noisy.sds[1] ** 2 * np.eye(gram.shape[-1])
         return np.asarray(variance[:, None, None, None] * gram + noise)
 
+    def walk(self, steps: int, warmup: int, thin: int) -> Drawn:
+        """Return every thin-th state after warm-up."""
+        thetas, variances = [], []
+        for at in range(steps):
+            self.step(adapt=at < warmup)
+            if at >= warmup and (at - warmup) % thin == 0:
+                thetas.append(self.theta)
+                variances.append(self.variance)
+        return Drawn(np.array(thetas), np.array(variances))
+
 
 def decided(log_ratio: Floats, random: RandomSource) -> tuple[Floats, NDArray[np.bool_]]:
     """Return acceptance probabilities and decisions; a NaN ratio is rejected."""
@@ -163,10 +173,4 @@ def walk(
     noisy: with one leading axis. moving: MCMC-normalX, which takes covariates to be normal about 0;
     else MCMC-fixedS. Draws of a chain depend on each other.
     """
-    chains, thetas, variances = Chains(noisy, prior, random, moving), [], []
-    for at in range(steps):
-        chains.step(adapt=at < warmup)
-        if at >= warmup and (at - warmup) % thin == 0:
-            thetas.append(chains.theta)
-            variances.append(chains.variance)
-    return Drawn(np.array(thetas), np.array(variances))
+    return Chains(noisy, prior, random, moving).walk(steps, warmup, thin)

@@ -111,10 +111,4 @@ def walk(
     noisy: Noisy, prior: Prior, steps: int, warmup: int, random: RandomSource, *, thin: int = 1
 ) -> Drawn:
     """Return every thin-th state after warm-up, see chains.walk. First column: all ones."""
-    chains, thetas, variances = WithIntercept(noisy, prior, random, True), [], []
-    for at in range(steps):
-        chains.step(adapt=at < warmup)
-        if at >= warmup and (at - warmup) % thin == 0:
-            thetas.append(chains.theta)
-            variances.append(chains.variance)
-    return Drawn(np.array(thetas), np.array(variances))
+    return WithIntercept(noisy, prior, random, True).walk(steps, warmup, thin)
