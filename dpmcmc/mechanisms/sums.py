@@ -229,6 +229,14 @@ def isometry(d: int) -> Floats:
     return np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
+def largest_noise(p: int, sd: float) -> float:
+    """Return about the largest eigenvalue of symmetric noise (p, p).
+
+    sd: of its diagonal; off it sqrt(2) smaller.
+    """
+    return math.sqrt(2.0 * p) * sd
+
+
 def svec(matrix: Floats) -> Floats:
     """Return symmetric matrices (..., d, d) as vectors of the same norm."""
     return np.asarray(upper(matrix) * isometry(matrix.shape[-1]))

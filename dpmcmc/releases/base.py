@@ -255,3 +255,11 @@ def prior_of(known: Priors, dimension: int) -> tuple[Floats, Floats]:
     below, above = known.log_prior_gradient(-ends)[0], known.log_prior_gradient(ends)[0]
     precision = np.maximum((below - above) / (2.0 * APART), LEAST_PRECISION)
     return 0.5 * (below + above) / precision, precision
+
+
+def prior_by(root: Floats, place: Floats, mean: Floats, precision: Floats) -> tuple[Floats, Floats]:
+    """Return precision (p, p) and precision times mean (p,) of u, from independent normal priors.
+
+    mean, precision: (p,), of the priors of place + root @ u.
+    """
+    return root.T @ (precision[:, None] * root), root.T @ (precision * (mean - place))

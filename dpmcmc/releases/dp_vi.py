@@ -21,11 +21,11 @@ from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import DpViOptions
 from dpmcmc.inputs.schema import Table
 from dpmcmc.inputs.spec import JobSpec, ModelSpec
-from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS, release_sums
+from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS, largest_noise, release_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import VARIATIONAL_GRADIENT
-from dpmcmc.releases.base import Facts, Judged, Normal, Record, Release, prior_of
+from dpmcmc.releases.base import Facts, Judged, Normal, Record, Release, prior_by, prior_of
 from dpmcmc.releases.categories import within
 from dpmcmc.releases.quadratic_steps import shrunk
 from dpmcmc.releases.reach import across
@@ -68,7 +68,7 @@ class Look:
     @property
     def edge(self) -> float:
         """Return about the largest eigenvalue of the slope's noise."""
-        return math.sqrt(2.0 * len(self.score)) * self.slope_sd
+        return largest_noise(len(self.score), self.slope_sd)
 
 
 def raised(matrix: Floats, least: float) -> Floats:
@@ -147,7 +147,7 @@ class Variational(Record):
     @property
     def edge(self) -> float:
         """About the largest eigenvalue of the slope's noise."""
-        return math.sqrt(2.0 * len(self.score)) * self.slope_sd
+        return largest_noise(len(self.score), self.slope_sd)
 
     def posterior(self, mean: Floats, precision: Floats, _: RandomSource) -> Normal:
         """Return the posterior under independent normal priors. mean, precision: (d,)."""
@@ -155,21 +155,19 @@ class Variational(Record):
 
     def normal_posterior(self, mean: Floats, precision: Floats) -> Normal:
         """Return the posterior under normal priors, deterministically. mean, precision: (d,).
-        (d,).
 
         The score is N(slope @ (mode - place), slope + noise) over rows and noise, see the proof.
         """
         values, vectors = np.linalg.eigh(self.slope)
         least = 1e-6 * min(self.weight, max(float(values[-1]), SMALLEST_DIVISOR))
         slope = (vectors * np.maximum(values, least)) @ vectors.T
-        own = self.root.T @ (precision[:, None] * self.root)
-        pull = self.root.T @ (precision * (mean - self.place))
-        step = _solved(slope + own, self.score + pull)
+        prior, pull = prior_by(self.root, self.place, mean, precision)
+        step = _solved(slope + prior, self.score + pull)
         with np.errstate(over="ignore"):
             far = min(float(step @ step), LARGEST_SQUARE)
         noise = self.noise + self.slope_sd**2 * far * np.eye(len(step))
         gain = _solved(slope + noise, slope).T
-        root = raised(gain @ slope + own, SMALLEST_DIVISOR)
+        root = raised(gain @ slope + prior, SMALLEST_DIVISOR)
         mode = root @ (root.T @ (gain @ self.score + pull))
         return Normal(self.place + self.root @ mode, self.root @ root, self)
 

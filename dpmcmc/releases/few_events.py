@@ -29,6 +29,7 @@ from dpmcmc.formula.variables import column_of
 from dpmcmc.inputs.schema import NumberColumn
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases import categories, quadratic
+from dpmcmc.releases.base import prior_by
 from dpmcmc.releases.categories import even
 from dpmcmc.releases.dp_vi import Variational
 from dpmcmc.releases.quadratic import Quadratic
@@ -254,8 +255,7 @@ def _normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -
     kinds = categories.of(release, mean, precision)
     if kinds is not None and power:
         whole, pulled = categories.matched(whole, pulled, gain * release.unsure_sd, kinds, power)
-    prior = release.root.T @ (precision[:, None] * release.root)
-    pull = release.root.T @ (precision * (mean - release.place))
+    prior, pull = prior_by(release.root, release.place, mean, precision)
     covariance = np.linalg.inv(even(power * whole[0] + prior))
     moved = release.root @ (covariance @ (power * pulled[0] + pull))
     return Posterior(release.place + moved, release.root @ covariance @ release.root.T)

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri
 
+from dpmcmc.mechanisms.sums import largest_noise
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases.base import Fault, Judged, Record
+from dpmcmc.releases.base import Fault, Judged, Record, prior_by
 from dpmcmc.releases.laws import (
     Laws,
     Prior,
@@ -556,10 +557,10 @@ class Part:
                 by_blocks(cells, by_blocks(apart, arrow.cell_score)) + seen @ tilted,
             )
         )
-        prior = arrow.root.T @ (precision[:, None] * arrow.root)
+        prior, pull = prior_by(arrow.root, arrow.place, mean, precision)
         inner = 0.5 * power * (first + first.T) + prior
         pulled = power * pulled
-        pulled[:d] += arrow.root.T @ (precision * (mean - arrow.place))
+        pulled[:d] += pull
         made = cls(
             arrow, curve, power * first, power * across, inner, power * own, tilted,
             power * known, pulled, pulled[d:], laws_of_one(arrow.prior), np.zeros(0),
@@ -934,7 +935,7 @@ def _fault(
     change = math.sqrt(max(float(curve.of(step)), 0.0) / arrow.rows)
     if not arrow.quadratic and change > MAX_LAST_STEP:
         return "place", "the last Newton step was long: where the posterior is was not found", None
-    blur = math.sqrt(2.0 * d) * float(arrow.sds[2]) / max(arrow.rows, 1.0)
+    blur = largest_noise(d, float(arrow.sds[2])) / max(arrow.rows, 1.0)
     if blur > MAX_CURVATURE_NOISE:
         sentence = "rows do not stand out of the noise of the curvature"
         return "noise", sentence, blur / MAX_CURVATURE_NOISE

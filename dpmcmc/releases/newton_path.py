@@ -50,6 +50,7 @@ from dpmcmc.mechanisms.sums import (
     Products,
     Vectors,
     array_of,
+    largest_noise,
     loops_for,
     sum_of_squares,
 )
@@ -57,6 +58,7 @@ from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import categories, hurdles, ordered, reach, scales, whitening
 from dpmcmc.releases import shares as response_shares
+from dpmcmc.releases.base import prior_by
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE
 from dpmcmc.releases.clips import Clips, RowSizes, choose, layers
 from dpmcmc.releases.design_rows import DesignRows, HeldRows
@@ -905,7 +907,7 @@ class _Path:
         By the curvature in its directions, half of which are within its noise.
         """
         sums = self.last.sums
-        edge = math.sqrt(2.0 * len(sums.score)) * sums.sds[1]
+        edge = largest_noise(len(sums.score), sums.sds[1])
         middle = float(np.median(np.linalg.eigvalsh(sums.curvature)))
         return self._problem.hopeless is not None and edge > MAX_FAR_NOISE * middle
 
@@ -1119,8 +1121,7 @@ class _Path:
         ridge = RIDGE * trace(whole) / len(move) * np.eye(len(move))  # rows may tell no direction
         mode = move + np.linalg.solve(whole + ridge, before @ (apart - move))
         both = steep @ np.linalg.solve(steep + whole, whole)
-        prior = iterate.root.T @ (problem.prior[:, None] * iterate.root)
-        pull = iterate.root.T @ (problem.prior * (problem.prior_mean - iterate.place))
+        prior, pull = prior_by(iterate.root, iterate.place, problem.prior_mean, problem.prior)
         step = np.linalg.solve(prior + both, both @ mode + pull)
         back = np.linalg.inv(iterate.root)
         self._mean = iterate.place + iterate.root @ mode

@@ -44,7 +44,7 @@ from dpmcmc.inputs.schema import Table
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec
 from dpmcmc.inputs.streamed import AnyRows
 from dpmcmc.mechanisms.arrow_sums import MOST_CELLS
-from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS
+from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS, largest_noise
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER
@@ -59,7 +59,7 @@ from dpmcmc.releases import (
     whitening,
 )
 from dpmcmc.releases import ordered as ordered_cuts
-from dpmcmc.releases.base import Facts, Judgement, Release, columns_read, prior_of
+from dpmcmc.releases.base import Facts, Judgement, Release, columns_read, prior_by, prior_of
 from dpmcmc.releases.categories import has_intercept
 from dpmcmc.releases.design_rows import DesignRows, HeldRows, PassedRows, is_held
 from dpmcmc.releases.grouped_posterior import Arrow, GroupedMixture
@@ -253,7 +253,7 @@ def _most(most: Floats | float | None, scale: float, place: Floats | None) -> Fl
 def _raised_to_noise(curve: Floats, curve_sd: float) -> Floats:
     """Return a curvature (p, p) with eigenvalues raised to those of its noise alone."""
     values, vectors = np.linalg.eigh(curve)
-    safe = np.maximum(values, math.sqrt(2.0 * len(values)) * curve_sd)
+    safe = np.maximum(values, largest_noise(len(values), curve_sd))
     return np.asarray((vectors * safe) @ vectors.T)
 
 
@@ -291,8 +291,8 @@ def _away(
     last, p = iterates[-1], len(score)
     if prior is not None:  # where it rules the likelihood's own mode is far, and does not matter
         mean, precision = (part[:p] for part in prior)
-        whole = whole + last.root.T @ (precision[:, None] * last.root)
-        score = score + last.root.T @ (precision * (mean - last.place))
+        held, pull = prior_by(last.root, last.place, mean, precision)
+        whole, score = whole + held, score + pull
     step = np.linalg.solve(whole, score)
     places = np.array([iterate.place for iterate in iterates])
     return np.asarray(step + np.linalg.solve(last.root, (last.place - places).T).T)

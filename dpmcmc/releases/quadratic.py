@@ -16,6 +16,7 @@ from scipy.special import chdtri, polygamma
 from dpmcmc.families.scores.base import TINY
 from dpmcmc.formula.cuts import spread_out
 from dpmcmc.mechanisms.joint_sums import Floats
+from dpmcmc.mechanisms.sums import largest_noise
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import categories, ordered, scales, shares
 from dpmcmc.releases.base import Record
@@ -293,7 +294,7 @@ class Quadratic(Record):
         """
         p = len(self.place)
         values, vectors = np.linalg.eigh(self.noise - self.curvature)
-        edge = math.sqrt(2.0 * p) * math.hypot(self.noise_sd, self.curvature_sd)
+        edge = largest_noise(p, math.hypot(self.noise_sd, self.curvature_sd))
         clear = np.maximum(values - edge, 0.0)
         part = np.maximum(p * clear / max(float(clear.sum()), TINY), 1.0)
         bias = (vectors * (self.left_sd**2 * part)) @ vectors.T
@@ -354,7 +355,7 @@ class Quadratic(Record):
         A direction below the noise is given the noise level.
         """
         moments = self.paid.moments()
-        return moments, math.sqrt(2.0 * len(moments)) * self.whitening_sd
+        return moments, largest_noise(len(moments), self.whitening_sd)
 
     @property
     def classes(self) -> int:

@@ -1,12 +1,12 @@
 """One noisy Newton step, a function of the released numbers of an iterate alone."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpmcmc.families.scores.base import TINY
 from dpmcmc.mechanisms.joint_sums import Floats, Sums
+from dpmcmc.mechanisms.sums import largest_noise
 from dpmcmc.releases.whitening import FULL, LEAST_MOMENT
 
 MIN_DIRECTION_WEIGHT = 0.1  # of the rows of a direction, below which it is not told
@@ -60,7 +60,7 @@ def newton_step(iterate: Iterate, rows: float) -> tuple[Floats, Floats, Floats, 
     p, sums = len(iterate.place), iterate.sums
     curve, level, _ = shrunk(sums.curvature / rows, sums.sds[1] / rows)
     values, vectors = np.linalg.eigh(curve)
-    least = 0.5 * math.sqrt(2.0 * p) * sums.sds[1] / rows
+    least = 0.5 * largest_noise(p, sums.sds[1]) / rows
     values = rows * np.maximum(values, max(least, MIN_RELATIVE_CURVATURE * abs(level), 1e-12))
     move = vectors @ ((vectors.T @ sums.score) / values)
     noise = sums.sds[0] ** 2 + sums.sds[1] ** 2 * float(move @ move)
@@ -118,7 +118,7 @@ def rescaled(
     part, doubt = has / size, noise_sd / size
     most = np.maximum(values, 0.0) / np.clip(part - doubt, MIN_DIRECTION_WEIGHT, 1.0)
     known = np.maximum(values, np.minimum(had, most))
-    edge = math.sqrt(2.0 * len(values)) * sd
+    edge = largest_noise(len(values), sd)
     part = np.maximum(np.maximum(part, 0.0) + WEIGHT_CONFIDENCE_SDS * doubt, MIN_DIRECTION_WEIGHT)
     close = np.where(part < FULL, known / part, 0.0)
     stretch = 1.0 / np.sqrt(np.maximum(known, max(edge, LEAST_MOMENT)))

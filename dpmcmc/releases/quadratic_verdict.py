@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from scipy.special import chdtri
 
 from dpmcmc.families.scores.base import TINY
-from dpmcmc.releases.base import Fault
+from dpmcmc.mechanisms.sums import largest_noise
+from dpmcmc.releases.base import Fault, prior_by
 from dpmcmc.releases.categories import has_intercept
 from dpmcmc.releases.prior_conflict import narrow
 from dpmcmc.releases.quadratic import SURPRISING, Quadratic, agreed, compared, parted, unmoved
@@ -122,7 +123,7 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
         float(surprise.sum() / chdtri(p, SURPRISING)),
         float(surprise.max() / chdtri(1, SURPRISING / p)),
     )
-    edge = math.sqrt(2.0 * p) * release.curvature_sd
+    edge = largest_noise(p, release.curvature_sd)
     safe = np.maximum(values, max(edge, TINY**0.5))
     step = _mode(release, (vectors * safe) @ vectors.T, prior)
     last = release.places[1] - release.place
@@ -186,7 +187,7 @@ def _clear(release: Quadratic, step: Floats, precision: Floats | None) -> tuple[
     step: (p,) by u, the last one. precision: (d,) of the prior; None of a quadratic likelihood.
     """
     p, values = len(release.place), np.linalg.eigvalsh(release.curvature)
-    edge = math.sqrt(2.0 * p) * release.curvature_sd
+    edge = largest_noise(p, release.curvature_sd)
     blur = edge / max(float(np.median(values)), 1e-6 * edge, TINY)
     information = release.rows / release.noise_multiplier**2
     enough = (
@@ -254,10 +255,8 @@ def _mode(release: Quadratic, curvature: Floats, prior: Normals | None) -> Float
     score = agreed(release)[0]
     if prior is None:
         return np.asarray(np.linalg.solve(curvature, score))
-    p, root = len(score), release.root
-    mean, precision = (part[:p] for part in prior)
-    held = root.T @ (precision[:, None] * root)
-    pull = root.T @ (precision * (mean - release.place))
+    mean, precision = (part[: len(score)] for part in prior)
+    held, pull = prior_by(release.root, release.place, mean, precision)
     return np.asarray(np.linalg.solve(curvature + held, score + pull))
 
 
@@ -268,7 +267,7 @@ def predictor_sd(release: Quadratic, precision: Floats) -> float:
     """
     p, root = len(release.place), release.root
     values, vectors = np.linalg.eigh(release.curvature)
-    safe = np.maximum(values, math.sqrt(2.0 * p) * release.curvature_sd)
+    safe = np.maximum(values, largest_noise(p, release.curvature_sd))
     likelihood = (vectors * (safe**2 / np.maximum(safe + release.unsure_sd**2, TINY))) @ vectors.T
     held = root.T @ (precision[:p, None] * root)
     covariance = root @ np.linalg.solve(likelihood + held, root.T)
@@ -330,7 +329,7 @@ def lost(release: Quadratic, precision: Floats | None) -> bool:
     precision: as in verdict.
     """
     p = len(release.place)
-    edge = math.sqrt(2.0 * p) * release.curvature_sd
+    edge = largest_noise(p, release.curvature_sd)
     values, vectors = np.linalg.eigh(release.curvature)
     clear = _clear_noise(release)
     dim = values < clear * edge

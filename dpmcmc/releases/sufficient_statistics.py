@@ -24,7 +24,7 @@ from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import SufficientStatisticsOptions
 from dpmcmc.inputs.schema import Table
 from dpmcmc.inputs.spec import JobSpec, ModelSpec
-from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS
+from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS, largest_noise
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases.base import Facts, Fault, Judged, Release, Stored, prior_of
@@ -179,7 +179,7 @@ class Sums:
     @property
     def edge(self) -> float:
         """About the largest eigenvalue of the noise of X'X."""
-        return math.sqrt(2.0 * self.noisy.gram.shape[-1]) * self.noisy.total.sds[0]
+        return largest_noise(self.noisy.gram.shape[-1], self.noisy.total.sds[0])
 
     def posterior(self, mean: Floats, precision: Floats, random: RandomSource) -> Conditional:
         """Return the posterior under independent normal priors of positions (p,)."""
@@ -386,7 +386,7 @@ def poor(options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: f
     """Return whether X'X is expected to stay below its noise."""
     precision = facts.assumptions.guess.precision - np.diag(facts.prior)
     seen = np.linalg.eigvalsh(precision) / (options.group or 1)
-    edge = math.sqrt(2.0 * len(seen)) * _noise(options, facts, noise_multiplier)[0]
+    edge = largest_noise(len(seen), _noise(options, facts, noise_multiplier)[0])
     return bool(LEAST_CLEAR * edge > float(np.median(seen)))
 
 

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from dpmcmc.mechanisms.joint_sums import Block, Caps, Floats, release
-from dpmcmc.mechanisms.sums import Vectors, array_of
+from dpmcmc.mechanisms.sums import Vectors, array_of, largest_noise
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases.design_rows import DesignRows, HeldRows
@@ -87,7 +87,7 @@ def whiten(
         sums = release(blocks, d, n, caps, z, random, gaps=data.gaps)
         sd = sums.sds[1] / sums.rows
         seen, back = sums.curvature / sums.rows, np.linalg.inv(root)
-        floor = saturated(root.T @ firm @ root, seen, math.sqrt(2.0 * d) * sd)
+        floor = saturated(root.T @ firm @ root, seen, largest_noise(d, sd))
         held = back.T @ at_least(root.T @ held @ root, floor) @ back
         firm = back.T @ above(seen, CLEAR * math.sqrt(2.0 * d) * sd) @ back
         root, known = rounder(root, known, seen, sd)
@@ -104,7 +104,7 @@ def rounder(root: Floats, known: Floats, seen: Floats, sd: float) -> tuple[Float
     to be larger stays as large: else a few long rows, whose weights sink as they are stretched,
     would be stretched for ever.
     """
-    edge = math.sqrt(2.0 * len(seen)) * sd
+    edge = largest_noise(len(seen), sd)
     seen = at_least(seen, root.T @ known @ root, edge)
     values, vectors = np.linalg.eigh(seen)
     back = np.linalg.inv(root)
@@ -219,6 +219,6 @@ def inverse_root(matrix: Floats, sd: float) -> Floats:
     """
     values, vectors = np.linalg.eigh(matrix)
     floor = max(
-        math.sqrt(2.0 * len(matrix)) * sd, LEAST_MOMENT * float(np.abs(values).max()), LEAST_MOMENT
+        largest_noise(len(matrix), sd), LEAST_MOMENT * float(np.abs(values).max()), LEAST_MOMENT
     )
     return np.asarray((vectors / np.sqrt(np.maximum(values, floor))) @ vectors.T)
