@@ -224,10 +224,16 @@ def by_hazards(
 
 def without_scale(expansion: Expansion, posterior: Posterior) -> tuple[Expansion, Posterior]:
     """Return both without the log shape parameter that follows the coefficients."""
-    own = slice(0, len(expansion.second))
-    curvature = expansion.curvature[own, own]
-    there = replace(expansion, place=expansion.place[own], curvature=curvature)
-    return there, Posterior(posterior.mean[own], posterior.covariance[own, own])
+    return _of_some(slice(0, len(expansion.second)), expansion, posterior)
+
+
+def _of_some(
+    which: slice, expansion: Expansion, posterior: Posterior
+) -> tuple[Expansion, Posterior]:
+    """Return both of some of the coefficients alone."""
+    place, curvature = expansion.place[which], expansion.curvature[which, which]
+    some = Posterior(posterior.mean[which], posterior.covariance[which, which])
+    return replace(expansion, place=place, curvature=curvature), some
 
 
 def normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -> Posterior | None:
@@ -312,12 +318,9 @@ def _hurdle_changes(
     d, listed, changed = len(expansion.second), list(groups), []
     parts = (Link(True, above=expansion.place[d:]), 0), (Link(False), ZEROS)
     for k, (link, response) in enumerate(parts):
-        own = slice(k * d, (k + 1) * d)
-        curvature = expansion.curvature[own, own]
-        there = replace(expansion, place=expansion.place[own], curvature=curvature)
-        known = Posterior(posterior.mean[own], posterior.covariance[own, own])
-        found = changes(there, listed, link, known)
-        changed += [(change, group, response, rare) for change, group, _, rare in found]
+        part, of_part = _of_some(slice(k * d, (k + 1) * d), expansion, posterior)
+        of_groups = changes(part, listed, link, of_part)
+        changed += [(change, group, response, rare) for change, group, _, rare in of_groups]
     return changed
 
 
