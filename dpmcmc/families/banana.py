@@ -114,12 +114,12 @@ def simulate(
 
 def constants(design: Design, model: ModelSpec) -> Banana:
     """Return the public constants of a job."""
-    given, thesis = model.options, Banana.thesis(max(2, len(design.parameters)))
+    options, thesis = model.options, Banana.thesis(max(2, len(design.parameters)))
     return Banana(
-        variances=given.variances or thesis.variances,
-        a=thesis.a if given.a is None else given.a,
-        b=thesis.b if given.b is None else given.b,
-        m=thesis.m if given.m is None else given.m,
+        variances=options.variances or thesis.variances,
+        a=thesis.a if options.a is None else options.a,
+        b=thesis.b if options.b is None else options.b,
+        m=thesis.m if options.m is None else options.m,
         prior_variance=_prior(model).scale ** 2,
     )
 

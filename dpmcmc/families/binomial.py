@@ -73,9 +73,9 @@ class Binomial:
         cases = np.minimum(cases, trials)
         p, slope = np.zeros_like(cases), np.zeros_like(cases)
         for eta, weight in nodes_of(at):
-            there = expit(eta)
-            p += weight * there
-            slope += weight * there * (1.0 - there)
+            at_node = expit(eta)
+            p += weight * at_node
+            slope += weight * at_node * (1.0 - at_node)
         mean, slope = trials * p, trials * slope
         square = (cases - mean) ** 2 / np.maximum(slope * at.scale**2, TINY)
         square = np.minimum(square, at.cut**2)

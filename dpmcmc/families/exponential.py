@@ -91,8 +91,8 @@ class Exponential:
         norm = np.maximum(at.row_norm, TINY)
         room = np.minimum(at.most / norm, at.curved / norm**2)
         end = np.maximum(room, 1.0)  # an event adds 1
-        seen, w = np.minimum(hazard, end), np.minimum(room, 1.0)
-        return single(w * (y * (hazard <= end) - seen), w * seen, w * w * seen)
+        cut, w = np.minimum(hazard, end), np.minimum(room, 1.0)
+        return single(w * (y * (hazard <= end) - cut), w * cut, w * w * cut)
 
 
 def prior(design: Design, model: ModelSpec) -> Normals:

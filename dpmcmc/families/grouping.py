@@ -93,10 +93,10 @@ def with_groups(family: Model) -> Model:
 def _scale(family: Model, design: Design, model: ModelSpec, name: str) -> float:
     """Return the scale of the half normal prior of a group or smooth sd. Raises SpecError."""
     if isinstance(model.prior, dict) and name in model.prior:
-        own, at = unwritten(model.prior[name], name), pointer_to(name)
-        if own.loc != 0.0:
+        prior, at = unwritten(model.prior[name], name), pointer_to(name)
+        if prior.loc != 0.0:
             raise SpecError(f"{at}/loc", "must be 0: the prior of an sd is half of a normal")
-        return own.scale
+        return prior.scale
     if family.group_sd is not None:
         return family.group_sd(design, model)
     rows, answer = family.rows(model.options), design.answer
@@ -110,8 +110,8 @@ def _check_penalised(model: ModelSpec, name: str, sd: float, common: str) -> Non
     """Refuse a prior of one coefficient of a smooth that differs from the smooth's common prior."""
     if not isinstance(model.prior, dict) or name not in model.prior:
         return
-    own = unwritten(model.prior[name], name)
-    if own.loc != 0.0 or not math.isclose(own.scale, sd, rel_tol=1e-9):
+    prior = unwritten(model.prior[name], name)
+    if prior.loc != 0.0 or not math.isclose(prior.scale, sd, rel_tol=1e-9):
         message = f"has the prior that {common} is the sd of: give that a prior"
         raise SpecError(pointer_to(name), message)
 
@@ -126,5 +126,5 @@ def _without_sds(design: Design, model: ModelSpec) -> ModelSpec:
     """Return the model with the priors of the family's own parameters alone."""
     if not isinstance(model.prior, dict) or not set(design.sds) & set(model.prior):
         return model
-    others = {name: own for name, own in model.prior.items() if name not in design.sds}
+    others = {name: entry for name, entry in model.prior.items() if name not in design.sds}
     return replace(model, prior=others)

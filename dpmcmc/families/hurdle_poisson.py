@@ -70,15 +70,15 @@ class HurdlePoisson:
     def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
         positive = (y > 0.0) * 1.0
-        mean, variance, zero, own = averaged(at)
+        mean, variance, zero, zero_variance = averaged(at)
         psi = np.stack((positive * (y - mean), 1.0 - positive - zero))
         residuals = np.where(positive > 0.0, (y - mean) ** 2 / np.maximum(variance, TINY), 1.0)
         square = np.minimum(residuals / at.scale**2, at.cut**2)
         root = np.zeros((2, 2, len(y)))
-        root[0, 0], root[1, 1] = positive * np.sqrt(variance), np.sqrt(own)
+        root[0, 0], root[1, 1] = positive * np.sqrt(variance), np.sqrt(zero_variance)
         if at.most >= UNCUT:
             return Terms(psi, root, root, square)
-        size = (1.0 - zero) * variance * at.inner[0, 0] + own * at.inner[1, 1]
+        size = (1.0 - zero) * variance * at.inner[0, 0] + zero_variance * at.inner[1, 1]
         w = np.minimum(1.0, at.curved / np.maximum(size, TINY))
         return Terms(w * psi, np.sqrt(w) * root, w * root, square)
 
@@ -96,8 +96,8 @@ def averaged(at: Evaluation) -> tuple[Floats, Floats, Floats, Floats]:
         predictor, odds = at.eta + node * sds
         zero = expit(odds)
         parts += weight * np.stack((*positive_moments(predictor), zero, zero * expit(-odds)))
-    mean, variance, zero, own = parts
-    return mean, variance, zero, own
+    mean, variance, zero, zero_variance = parts
+    return mean, variance, zero, zero_variance
 
 
 def information(predictors: Floats) -> Floats:
@@ -173,9 +173,9 @@ def parameters(design: Design, _: ModelSpec) -> tuple[str, ...]:
 
 def prior(design: Design, model: ModelSpec) -> Normals:
     """Return the priors: those of Poisson regression, and Normal(0, 2.5) for log odds."""
-    own = poisson.prior(design, replace(model, prior=None))
+    of_counts = poisson.prior(design, replace(model, prior=None))
     odds = usual(len(design.parameters))
-    both = tuple(np.concatenate(parts) for parts in zip(own, odds, strict=True))
+    both = tuple(np.concatenate(parts) for parts in zip(of_counts, odds, strict=True))
     return normal_priors(model.prior, parameters(design, model), (both[0], both[1]))
 
 

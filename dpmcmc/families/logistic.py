@@ -39,9 +39,9 @@ class Logistic:
         """Return psi, its slope, its variance and the squared residual of each row."""
         y, p, slope = yes(y), np.zeros_like(y), np.zeros_like(y)
         for eta, weight in nodes_of(at):
-            there = expit(eta)
-            p += weight * there
-            slope += weight * there * (1.0 - there)
+            at_node = expit(eta)
+            p += weight * at_node
+            slope += weight * at_node * (1.0 - at_node)
         longest = np.maximum(p, 1.0 - p) * at.row_norm
         w = np.minimum(1.0, at.most / np.maximum(longest, TINY))
         w = np.minimum(w, at.curved / np.maximum(slope * at.row_norm**2, TINY))

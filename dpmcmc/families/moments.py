@@ -68,19 +68,19 @@ def _mean_product(schema: Schema, factors: tuple[Factor, ...]) -> float:
     """
     mean = 1.0
     for name in dict.fromkeys(factor.column for factor in factors):
-        own = [factor for factor in factors if factor.column == name]
+        of_column = [factor for factor in factors if factor.column == name]
         column = column_of(schema, name)
         if isinstance(column, NumberColumn):
             middle, half = _half(column)
             ends = [
-                math.prod(point * (half / f.half) + (middle - f.middle) / f.half for f in own)
+                math.prod(point * (half / f.half) + (middle - f.middle) / f.half for f in of_column)
                 for point in (OFF + FILL, OFF - FILL)
             ]
             mean *= 0.5 * sum(ends)
-        elif len({factor.code for factor in own}) > 1:
+        elif len({factor.code for factor in of_column}) > 1:
             return 0.0
         else:
-            mean *= (1.0 if own[0].code else 2.0) / (len(column.categories) + 1)
+            mean *= (1.0 if of_column[0].code else 2.0) / (len(column.categories) + 1)
     return mean
 
 

@@ -85,10 +85,12 @@ class Multinomial:
     def terms(self, y: Floats, at: Evaluation) -> Terms:
         """Return psi, its slope, its variance and the squared residual of each row."""
         first, q = averaged(at.eta, at.cover)
-        seen, own = np.einsum("cdm,dm->cm", at.inner, q), np.einsum("ccm->cm", at.inner)
-        mean = (q * seen).sum(axis=0)
-        longest = np.sqrt(np.maximum(mean + np.maximum((own - 2.0 * seen).max(axis=0), 0.0), 0.0))
-        slope = (q * own).sum(axis=0) - mean
+        along, sizes = np.einsum("cdm,dm->cm", at.inner, q), np.einsum("ccm->cm", at.inner)
+        mean = (q * along).sum(axis=0)
+        longest = np.sqrt(
+            np.maximum(mean + np.maximum((sizes - 2.0 * along).max(axis=0), 0.0), 0.0)
+        )
+        slope = (q * sizes).sum(axis=0) - mean
         w = np.minimum(1.0, at.most / np.maximum(longest, TINY))
         w = np.minimum(w, at.curved / np.maximum(slope, TINY))
         hit = y == np.arange(1.0, len(q) + 1.0)[:, None]

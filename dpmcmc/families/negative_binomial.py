@@ -72,9 +72,9 @@ class NegativeBinomial:
         """
         k, gain, steep = self.k, np.zeros_like(y), np.zeros_like(y)
         for eta, weight in nodes_of(at):
-            there = np.exp(np.minimum(eta, MAX_PREDICTOR))
-            gain += weight * k / (k + there)
-            steep += weight * k * there / (k + there)
+            at_node = np.exp(np.minimum(eta, MAX_PREDICTOR))
+            gain += weight * k / (k + at_node)
+            steep += weight * k * at_node / (k + at_node)
         mean = steep / gain
 
         def distribution(j: Floats) -> Floats:
@@ -107,12 +107,12 @@ def _logs_of_information(k: float) -> Floats:
     weights = np.where(
         high - low > 1.0, 1.0 / (k + low - 0.5) - 1.0 / (k + high - 0.5), 1.0 / (k + low) ** 2
     )
-    told = k * k * (beyond * weights).sum(axis=1) - (k * mean / (k + mean))[:, 0]
+    information = k * k * (beyond * weights).sum(axis=1) - (k * mean / (k + mean))[:, 0]
     least, most = 1.0 / (2.0 * k * (k + 1.0)), k * k * float(polygamma(1, k)) - k
     shape = (mean[:, 0] / (k + mean[:, 0])) ** 2
     # of small means it is least mean^2, and of large ones most
     floor, ceiling = sorted((least * k * k, most))
-    return np.asarray(np.log(np.clip(told / shape, floor, ceiling)))
+    return np.asarray(np.log(np.clip(information / shape, floor, ceiling)))
 
 
 class AnyDispersion:
@@ -143,8 +143,8 @@ class AnyDispersion:
     def expected(self, mean: Floats, scale: float) -> Floats:
         """Return (2, m), the expected information of a row about its predictor and about log k."""
         k, logs = min(max(scale, math.exp(FARTHEST_LOG_K[0])), MOST_K), np.log(mean + TINY)
-        told = np.exp(np.interp(logs, LOG_MEANS, _logs_of_information(k)))
-        return np.stack((k * mean / (k + mean), told * (mean / (k + mean)) ** 2))
+        about_log_k = np.exp(np.interp(logs, LOG_MEANS, _logs_of_information(k)))
+        return np.stack((k * mean / (k + mean), about_log_k * (mean / (k + mean)) ** 2))
 
     def tails(self, mean: float, scale: float, beyond: float) -> tuple[float, float]:
         """Return counts below and above which a share `beyond` lies, at this mean."""
@@ -168,14 +168,14 @@ class AnyDispersion:
         """
         k = float(np.exp(np.clip(at.shared, *FARTHEST_LOG_K)))
         mean = self.mean_of(at.eta[0])
-        psi, told, w = self.score(y, mean, k), self.expected(mean, k), np.ones_like(y)
+        psi, information, w = self.score(y, mean, k), self.expected(mean, k), np.ones_like(y)
         if at.most < UNCUT:
-            size = told[0] * at.inner[0, 0] + told[1] * at.inner[1, 1]
+            size = information[0] * at.inner[0, 0] + information[1] * at.inner[1, 1]
             w = np.minimum(1.0, at.curved / np.maximum(size, TINY))
         else:
-            told[0] *= (k + y) / (k + mean)
+            information[0] *= (k + y) / (k + mean)
         root = np.zeros((2, 2, len(y)))
-        root[[0, 1], [0, 1]] = np.sqrt(np.maximum(told, 0.0))
+        root[[0, 1], [0, 1]] = np.sqrt(np.maximum(information, 0.0))
         return Terms(w * psi, np.sqrt(w) * root, w * root, np.zeros_like(y))
 
 
@@ -187,10 +187,10 @@ def parameters(design: Design, model: ModelSpec) -> tuple[str, ...]:
 
 def prior(design: Design, model: ModelSpec) -> Normals:
     """Return the priors: those of Poisson regression, and that of log k where k is not given."""
-    own = prior_of_means(design, replace(model, prior=None))
+    of_means = prior_of_means(design, replace(model, prior=None))
     names, d = parameters(design, model), len(design.parameters)
     means, sds = np.zeros(len(names)), np.full(len(names), LOG_K_SD)
-    means[:d], sds[:d] = own
+    means[:d], sds[:d] = of_means
     return normal_priors(model.prior, names, (means, sds), same=d)
 
 

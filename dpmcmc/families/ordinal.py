@@ -95,9 +95,11 @@ class Ordinal:
             root[1:, 2] += apart
             root[:-1, 2] -= apart
             return Terms(psi, root, root, nothing)
-        own = np.einsum("ccm->cm", at.inner)
+        inner = np.einsum("ccm->cm", at.inner)
         zero = np.zeros((1, len(y)))
-        squares = np.concatenate((above**2 * own, zero)) + np.concatenate((zero, below**2 * own))
+        squares = np.concatenate((above**2 * inner, zero)) + np.concatenate(
+            (zero, below**2 * inner)
+        )
         squares[1:-1] += 2.0 * above[1:] * below[:-1] * np.einsum("ccm->cm", at.inner[1:, :-1])
         squares, shares = np.maximum(squares, 0.0), probabilities(eta)
         longest, size = np.sqrt(squares.max(axis=0)), (shares * squares).sum(axis=0)
@@ -179,11 +181,11 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     spread = PLAUSIBLE_SD**2 * float(np.trace(moments))
     slopes = information(even_cuts(cuts)[:, None])[..., 0]
     slopes = slopes / math.sqrt(1.0 + math.pi * spread / 8.0)
-    whole = spread_out(cuts, len(moments))
+    expand = spread_out(cuts, len(moments))
     rows = design.schema.rows * tempering
     most = 2.0 * tempering
     return Guess(
-        precision=rows * (whole.T @ np.kron(slopes, moments) @ whole) + np.diag(sds**-2.0),
+        precision=rows * (expand.T @ np.kron(slopes, moments) @ expand) + np.diag(sds**-2.0),
         width=np.full(len(sds), most),
         joint_width=most * len(sds),
         distance=np.minimum(sds, LARGEST_COEFFICIENT),

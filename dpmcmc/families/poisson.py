@@ -107,10 +107,10 @@ def counted(
     longest = gain * np.maximum(high - rate - mean, rate + mean - low)
     w = np.minimum(1.0, t / np.maximum(longest, TINY))
     w = np.minimum(w, at.curved / np.maximum(slope * at.row_norm**2, TINY))
-    seen = _observed(psi, slope, rate, gain) if at.spread.any() else 1.0
+    observed = _observed(psi, slope, rate, gain) if at.spread.any() else 1.0
     z = (y - rate) ** 2 / np.maximum(rate / gain * at.scale**2, TINY)
     squared = np.minimum(z, at.cut**2)
-    return single(w * psi, w * slope * seen, w * w * gain * gain * variance * seen, squared)
+    return single(w * psi, w * slope * observed, w * w * gain * gain * variance * observed, squared)
 
 
 def _observed(psi: Floats, slope: Floats, rate: Floats, gain: Floats | float) -> Floats:
@@ -120,8 +120,8 @@ def _observed(psi: Floats, slope: Floats, rate: Floats, gain: Floats | float) ->
     for its width are the observed ones. Of rows whose counts are hardly ever cut: of others it
     would be noise, and might be negative.
     """
-    whole = slope >= HARDLY_CUT * gain * rate
-    more = np.where(whole, (1.0 - gain) * psi / np.maximum(slope, TINY), 0.0)
+    uncut = slope >= HARDLY_CUT * gain * rate
+    more = np.where(uncut, (1.0 - gain) * psi / np.maximum(slope, TINY), 0.0)
     return np.asarray(np.maximum(1.0 + more, 0.0))
 
 
@@ -143,11 +143,11 @@ def _parts(
     if (j < 0.0).all():
         none = np.zeros_like(rate)
         return none, none, none
-    whole, less = (np.where(i >= 0.0, distribution(np.maximum(i, 0.0)), 0.0) for i in (j, j - 1.0))
-    lost = np.maximum(1.0 + j * inverse_size, 0.0) * (whole - less)
-    first = np.maximum(whole - lost, 0.0)
+    up_to, below = (np.where(i >= 0.0, distribution(np.maximum(i, 0.0)), 0.0) for i in (j, j - 1.0))
+    lost = np.maximum(1.0 + j * inverse_size, 0.0) * (up_to - below)
+    first = np.maximum(up_to - lost, 0.0)
     second = first - lost * j / np.maximum(rate * (1.0 + inverse_size), TINY)
-    return whole, first, np.maximum(second, 0.0)
+    return up_to, first, np.maximum(second, 0.0)
 
 
 WANTED = "Poisson regression needs a number with a lower bound of 0 or more as its response"

@@ -39,22 +39,22 @@ def normal_priors(
     if isinstance(prior, NormalPrior):
         means[:same], sds[:same] = prior.loc, prior.scale
         return means, sds
-    for name, own in (prior or {}).items():
+    for name, entry in (prior or {}).items():
         if name not in names:
             guess = near(str(name), names)
             raise SpecError(
                 pointer_to(name), f"no such parameter; there are {', '.join(names)}{guess}"
             )
-        k, own = names.index(name), unwritten(own, name)
-        means[k], sds[k] = own.loc, own.scale
+        k, entry = names.index(name), unwritten(entry, name)
+        means[k], sds[k] = entry.loc, entry.scale
     return means, sds
 
 
-def unwritten(own: NormalPrior | str, name: str) -> NormalPrior:
+def unwritten(prior: NormalPrior | str, name: str) -> NormalPrior:
     """Return a prior as a record; raise where it is still text that `in_design` has not parsed."""
-    if isinstance(own, str):
+    if isinstance(prior, str):
         raise SpecError(pointer_to(name), "is in the units of a column: resolve the model first")
-    return own
+    return prior
 
 
 def in_design(design: Design, model: ModelSpec, names: Sequence[str]) -> ModelSpec:
@@ -62,10 +62,10 @@ def in_design(design: Design, model: ModelSpec, names: Sequence[str]) -> ModelSp
     if not isinstance(model.prior, dict):
         return model
     prior: dict[str, NormalPrior | str] = {}
-    for name, own in model.prior.items():
-        prior[name] = own
-        if isinstance(own, str):
-            numbers = _written(own, pointer_to(name))
+    for name, entry in model.prior.items():
+        prior[name] = entry
+        if isinstance(entry, str):
+            numbers = _written(entry, pointer_to(name))
             unit = column_unit(design, names, name, pointer_to(name))
             loc, scale = numbers.get("loc", 0.0) / unit, numbers["scale"] / unit
             prior[name] = NormalPrior(loc=loc, scale=scale)
@@ -136,13 +136,13 @@ def resolved(
 
 def _check_far(named: dict[str, NormalPrior | str], names: Sequence[str], default: Normals) -> None:
     """Refuse priors so far from the default that double precision would lose digits."""
-    for name, asked in named.items():
-        own = unwritten(asked, name)
+    for name, entry in named.items():
+        parsed = unwritten(entry, name)
         mean, sd = (float(part[names.index(name)]) for part in default)
-        if not abs(own.loc - mean) <= MOST_DEFAULT_SDS * sd:
+        if not abs(parsed.loc - mean) <= MOST_DEFAULT_SDS * sd:
             low, high = mean - MOST_DEFAULT_SDS * sd, mean + MOST_DEFAULT_SDS * sd
             raise SpecError(f"{pointer_to(name)}/loc", f"must be between {low:g} and {high:g}")
-        if not sd / MOST_DEFAULT_SDS <= own.scale <= MOST_DEFAULT_SDS * sd:
+        if not sd / MOST_DEFAULT_SDS <= parsed.scale <= MOST_DEFAULT_SDS * sd:
             message = f"must be between {sd / MOST_DEFAULT_SDS:g} and {MOST_DEFAULT_SDS * sd:g}"
             raise SpecError(f"{pointer_to(name)}/scale", message)
 
@@ -162,13 +162,13 @@ def check_numbers(prior: Prior) -> None:
     for field in ("loc", "scale"):
         if is_alone(prior) and isinstance(prior.get(field), str):
             raise SpecError(f"{POINTER}/{field}", "must be a number")
-    for name, own in prior.items():
-        if isinstance(own, str) and "(" not in own:
+    for name, entry in prior.items():
+        if isinstance(entry, str) and "(" not in entry:
             raise SpecError(pointer_to(name), f"must be a normal prior, {RIGHT}")
-        if isinstance(own, str):
-            _written(own, pointer_to(name))
+        if isinstance(entry, str):
+            _written(entry, pointer_to(name))
         else:
-            _check_one(own, pointer_to(name), 0.0, math.inf)
+            _check_one(entry, pointer_to(name), 0.0, math.inf)
 
 
 def _check_one(prior: NormalPrior, at: str, least: float, most: float) -> None:

@@ -263,8 +263,8 @@ class RowTarget:
     def vector_commit(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """Move the accepted chains by the deltas of the last call of vector_ratios."""
         self.move(deltas, accepted)
-        made = np.where(self._far, self._ratios.FILL, self._ratios.FOLLOW)
-        self._modes = np.where(accepted, made, self._ratios.KEEP).astype(np.int8)
+        how = np.where(self._far, self._ratios.FILL, self._ratios.FOLLOW)
+        self._modes = np.where(accepted, how, self._ratios.KEEP).astype(np.int8)
 
     def move(self, deltas: Floats, accepted: NDArray[np.bool_]) -> None:
         """Move the accepted chains (chain,) by deltas (chain, d), without a pass over the rows."""
@@ -412,9 +412,15 @@ class RowTarget:
         most = np.full(len(deltas), math.inf)
         if self._steep is not None:
             most = np.asarray(2.0 * np.sqrt(((deltas @ self._steep) ** 2).sum(axis=1)))
-        here = np.array(self.position if start is None else start)
+        positions = np.array(self.position if start is None else start)
         prepared: tuple[Any, ...] = self._moves.prepare(
-            *(self._form.public, self._form.max_row_norm, here, np.ascontiguousarray(deltas), j),
+            *(
+                self._form.public,
+                self._form.max_row_norm,
+                positions,
+                np.ascontiguousarray(deltas),
+                j,
+            ),
             *(most, self._clip, self._half),
         )
         return prepared

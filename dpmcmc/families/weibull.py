@@ -84,10 +84,10 @@ class Weibull:
         both are the variance of the scores.
         """
         logs, ended = y.T if y.ndim == 2 else (y, np.ones_like(y))
-        sd, whole = np.exp(at.eta[1]), at.most >= UNCUT
+        sd, unclipped = np.exp(at.eta[1]), at.most >= UNCUT
         z = np.clip((logs - at.eta[0]) / sd, -FARTHEST_LOG, FARTHEST_LOG)
         units, w, none = np.stack((1.0 / sd, np.ones_like(sd))), np.ones_like(sd), np.zeros_like(sd)
-        if not whole:
+        if not unclipped:
             squares = at.inner[0, 0] / sd**2 + at.inner[1, 1]
             length = np.sqrt(np.maximum(squares, TINY))
             room = np.minimum(at.most / length, at.curved / length**2)
@@ -95,7 +95,7 @@ class Weibull:
             ended, z, w = ended * (z <= last), np.minimum(z, last), np.minimum(room, 1.0)
         u = np.exp(z)
         psi = units * np.stack((u - ended, z * (u - ended) - ended))
-        of_scale = np.sqrt(ended if whole else u)
+        of_scale = np.sqrt(ended if unclipped else u)
         root = units[:, None] * np.array([[np.sqrt(u), none], [np.sqrt(u) * z, of_scale]])
         return Terms(w * psi, np.sqrt(w) * root, w * root, none)
 

@@ -146,8 +146,8 @@ def release(
 def _check(size: tuple[int, int, int], rows: int, caps: ArrowCaps) -> None:
     """Refuse arguments outside the proof's assumptions."""
     d, g, k = size
-    there = min(size) >= 1 and d + k <= MOST_COEFFICIENTS and g * k <= MOST_CELLS
-    if not (1 <= rows < MOST_ROWS and there):
+    in_range = min(size) >= 1 and d + k <= MOST_COEFFICIENTS and g * k <= MOST_CELLS
+    if not (1 <= rows < MOST_ROWS and in_range):
         raise ValueError("too many rows or columns for exact sums")
     sizes = (caps.score, caps.curvature, caps.square)
     if not all(math.isfinite(size) and size > 0.0 for size in sizes):
@@ -179,19 +179,19 @@ def _grids(size: tuple[int, int, int], caps: ArrowCaps, digits: int) -> tuple[Fl
         (fine, np.ones(len(caps.lengths))),
         (fine, np.ones(1)),
     ]
-    there = [kind for kind, count in zip(kinds, _sizes(size, caps), strict=True) if count]
-    grids = [np.full(len(weights), cell) for cell, weights in there]
-    return np.concatenate(grids), np.concatenate([weights for _, weights in there])
+    used = [kind for kind, count in zip(kinds, _sizes(size, caps), strict=True) if count]
+    grids = [np.full(len(weights), cell) for cell, weights in used]
+    return np.concatenate(grids), np.concatenate([weights for _, weights in used])
 
 
 def _cells(size: tuple[int, int, int], caps: ArrowCaps, digits: int, block: ArrowBlock) -> Floats:
     """Return a block's sums, in whole grid cells of `_grids`."""
     _, g, k = size
     units, scale = caps.units, 2.0**digits
-    there = (block.counted > 0.0) & (block.cells >= 0) & (block.cells < g)
-    x = np.where(there, block.covariates, 0.0)
-    cells, own = np.where(there, block.cells, 0), np.where(there, block.own, 0.0)
-    psi, slope = (np.where(there, part, 0.0) for part in (block.psi, block.slope))
+    present = (block.counted > 0.0) & (block.cells >= 0) & (block.cells < g)
+    x = np.where(present, block.covariates, 0.0)
+    cells, own = np.where(present, block.cells, 0), np.where(present, block.own, 0.0)
+    psi, slope = (np.where(present, part, 0.0) for part in (block.psi, block.slope))
     with np.errstate(all="ignore"):
         squared = np.einsum("dm,dm->m", x, x) + np.einsum("km,km->m", own, own)
         length = np.abs(psi) * np.sqrt(squared)
@@ -210,13 +210,15 @@ def _cells(size: tuple[int, int, int], caps: ArrowCaps, digits: int, block: Arro
         pairs = zip(*np.triu_indices(k), strict=True)
         parts += [_by_cell(cells, mine[i] * mine[j], g) for i, j in pairs]
     if units[2] < math.inf:
-        square = np.where(there, block.square, 0.0)
+        square = np.where(present, block.square, 0.0)
         parts.append(np.array([scalar_cells(square, caps.square, scale / units[2])]))
     if units[3] < math.inf:
-        longer = np.array([(there & (length > least)).sum() for least in caps.lengths], np.float64)
+        longer = np.array(
+            [(present & (length > least)).sum() for least in caps.lengths], np.float64
+        )
         parts.append(longer * math.trunc(scale / units[3]))
     if units[4] < math.inf:
-        parts.append(np.array([float(there.sum()) * math.trunc(scale / units[4])]))
+        parts.append(np.array([float(present.sum()) * math.trunc(scale / units[4])]))
     return np.concatenate(parts)
 
 
@@ -230,7 +232,7 @@ def _read(noisy: Floats, size: tuple[int, int, int], caps: ArrowCaps, sd: float)
     d, width = size[0], size[1] * size[2]
     units, counts = caps.units, _sizes(size, caps)
     ends = np.cumsum(counts)
-    score, matrix, square, longer, there = (
+    score, matrix, square, longer, rows = (
         noisy[end - count : end] * (unit if count else 0.0)
         for end, count, unit in zip(ends, counts, units, strict=True)
     )
@@ -246,7 +248,7 @@ def _read(noisy: Floats, size: tuple[int, int, int], caps: ArrowCaps, sd: float)
         cell_curvature=matrix[flat + d * width :] / pairs,
         square=float(square.sum()),
         longer=longer,
-        rows=float(there.sum()),
+        rows=float(rows.sum()),
         score_sd=sds[0],
         curvature_sd=sds[1],
         square_sd=sds[2],

@@ -145,8 +145,8 @@ def release(
     if not gaps:
         return replace(sums, rows=float(rows))
     least = max(MIN_COUNT_SDS * sd * COUNT_SCALE, 1.0)
-    there = min(max(float(noisy[-1]) * COUNT_SCALE, least), float(rows))
-    return replace(sums, rows=there, rows_sd=sd * COUNT_SCALE)
+    count = min(max(float(noisy[-1]) * COUNT_SCALE, least), float(rows))
+    return replace(sums, rows=count, rows_sd=sd * COUNT_SCALE)
 
 
 def _cells(caps: Caps, digits: int, gaps: bool, loops: Loops, block: Block) -> Floats:
@@ -176,19 +176,19 @@ def _grids(d: int, units: Units, digits: int, *, gaps: bool) -> tuple[Floats, Fl
     fine, flat = 2.0**-digits, d * (d + 1) // 2
     grids = [np.full(d, fine), *(np.full(flat, 4.0 ** -(digits // 2)),) * 2, np.array([fine])]
     weights = [np.ones(d), isometry(d), isometry(d), np.ones(1)]
-    there = [k for k, unit in enumerate(units) if unit < math.inf] + [3] * gaps
-    return np.concatenate([grids[k] for k in there]), np.concatenate([weights[k] for k in there])
+    used = [k for k, unit in enumerate(units) if unit < math.inf] + [3] * gaps
+    return np.concatenate([grids[k] for k in used]), np.concatenate([weights[k] for k in used])
 
 
 def _without(block: Block) -> Block:
     """Return the block with zeros in place of rows that are left out."""
     if block.counted is None:
         return block
-    there = block.counted > 0.0
+    present = block.counted > 0.0
 
     def of(vectors: Vectors) -> Vectors:
         """Return vectors (p, m each) with zeros in place of those of rows that are left out."""
-        kept = np.repeat(there, columns_of(vectors) // len(there))
+        kept = np.repeat(present, columns_of(vectors) // len(present))
         if isinstance(vectors, Products):
             return vectors.without(kept)
         return np.where(kept, vectors, 0.0)
@@ -197,8 +197,8 @@ def _without(block: Block) -> Block:
         of(block.vectors),
         tuple(map(of, block.curvature)),
         tuple(map(of, block.noise)),
-        np.where(there, block.square, 0.0) if len(block.square) else block.square,
-        there.astype(np.float64),
+        np.where(present, block.square, 0.0) if len(block.square) else block.square,
+        present.astype(np.float64),
         tuple(map(of, block.minus)),
     )
 
@@ -230,9 +230,9 @@ def _read(noisy: Floats, d: int, units: Units, sd: float) -> Sums:
     """Return the noisy sums, scaled to the rows' units; zeros for what was not released."""
     sizes, parts, at = (d, d * (d + 1) // 2, d * (d + 1) // 2, 1), [], 0
     for size, unit in zip(sizes, units, strict=True):
-        here = size if unit < math.inf else 0
-        parts.append(noisy[at : at + here] * unit if here else np.zeros(size))
-        at += here
+        length = size if unit < math.inf else 0
+        parts.append(noisy[at : at + length] * unit if length else np.zeros(size))
+        at += length
     first, second, third, fourth = (sd * unit if unit < math.inf else 0.0 for unit in units)
     sds = first, second, third, fourth
     square = float(parts[3][0])

@@ -72,9 +72,9 @@ class Products:
             total += base * part
         return total
 
-    def without(self, there: NDArray[np.bool_]) -> "Products":
+    def without(self, present: NDArray[np.bool_]) -> "Products":
         """Return the vectors with zeros where a row (m,) is left out."""
-        return Products(self.bases, np.where(there, self.parts, 0.0))
+        return Products(self.bases, np.where(present, self.parts, 0.0))
 
 
 Vectors = Floats | Products

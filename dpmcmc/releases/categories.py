@@ -330,14 +330,14 @@ def counts(release: Release, rows: Floats, mean: Floats) -> list[Counts]:
 
 def residuals(release: Release, rows: Floats, spreads: Floats) -> list[Residuals]:
     """Return the Residuals response of each row (d, p). spreads: see Release."""
-    sd, seen = release.residual_sd, rows @ release.root
-    cut = release.clip * np.sqrt(len(rows)) * sd / np.linalg.norm(seen, axis=1)
+    sd, by_u = release.residual_sd, rows @ release.root
+    cut = release.clip * np.sqrt(len(rows)) * sd / np.linalg.norm(by_u, axis=1)
     if not release.robust:  # the slope is that of residuals that are not cut
         return [Residuals(sd, k * sd, 1.0) for k in cut]
     cut, weights = np.minimum(cut, WIDEST_CLIP), release.score_sds**-2.0
     slopes = np.zeros(len(rows))
     for weight, spread in zip(weights / weights.sum(), spreads, strict=True):
-        moved = np.linalg.norm(seen @ spread, axis=1) / sd
+        moved = np.linalg.norm(by_u @ spread, axis=1) / sd
         slopes += weight * inside(cut / np.sqrt(1.0 + moved**2))
     return [Residuals(sd, k * sd, slope) for k, slope in zip(cut, slopes, strict=True)]
 
@@ -347,9 +347,9 @@ def earlier(release: Release, which: NDArray[np.bool_], spread: Floats) -> tuple
 
     spread: (p, p), see Release, of the first of the two.
     """
-    own = release.root[which] @ spread
+    half = release.root[which] @ spread
     first = release.places[0] if release.first_place is None else release.first_place
-    return (first - release.place)[which], (own**2).sum(axis=1)
+    return (first - release.place)[which], (half**2).sum(axis=1)
 
 
 def matched(
@@ -371,9 +371,10 @@ def matched(
     shared = _shared(categories, whole, inverse)
     by_noise = ((categories.directions @ inverse @ noise) ** 2).sum(axis=2)
     for c, direction in enumerate(categories.directions):
-        along, own, response = inverse @ direction, categories.precision[c], categories.responses[c]
+        along, response = inverse @ direction, categories.responses[c]
+        held = categories.precision[c]
         variance, step = along @ direction, np.einsum("kp,kp->k", along, pulled)
-        sd, prior_sd = float(np.median(variance)) ** 0.5, max(own, LEAST_VARIANCE) ** -0.5
+        sd, prior_sd = float(np.median(variance)) ** 0.5, max(held, LEAST_VARIANCE) ** -0.5
         if shared[c]:
             continue
         off = abs(float(np.median(step)))
@@ -381,7 +382,8 @@ def matched(
         if response.straight(min(off, prior_sd)):
             continue
         part = np.minimum(by_noise[:, c] / variance, 1.0)
-        mean, precision = categories.mean[c], max(own, LEAST_PRECISION) if own else REFERENCE_SD**-2
+        mean = categories.mean[c]
+        precision = max(held, LEAST_PRECISION) if held else REFERENCE_SD**-2
         earlier = None
         if categories.earlier is not None:
             earlier = categories.earlier[0][c], categories.earlier[1][c] + EARLIER_ROOM * sd * sd
@@ -407,9 +409,9 @@ def _shared(categories: Categories, whole: Floats, inverse: Floats) -> NDArray[n
     """
     if categories.alone is None:
         return np.zeros(len(categories.directions), np.bool_)
-    given = np.einsum("cp,kpq,cq->kc", categories.alone, whole, categories.alone)
+    known = np.einsum("cp,kpq,cq->kc", categories.alone, whole, categories.alone)
     variance = np.einsum("cp,kpq,cq->kc", categories.directions, inverse, categories.directions)
-    return np.asarray(np.median(variance * given, axis=0) > MOST_SHARED)
+    return np.asarray(np.median(variance * known, axis=0) > MOST_SHARED)
 
 
 def _moments(
@@ -427,14 +429,14 @@ def _moments(
     noise, the rest is that of the rows.
     """
     at = response.grid(step, np.sqrt(variance), prior)
-    score, own = response.score_moments(at)
-    own, noise = np.maximum(own, LEAST_OWN), part[:, None]
-    spread = variance[:, None] * (noise + (1.0 - noise) * own)
+    score, relative = response.score_moments(at)
+    relative, noise = np.maximum(relative, LEAST_OWN), part[:, None]
+    spread = variance[:, None] * (noise + (1.0 - noise) * relative)
     sd = np.sqrt(variance)
-    seen = np.clip(
+    nearest = np.clip(
         step, score.min(axis=1) - sd, score.max(axis=1) + sd
     )  # beyond it noise has a part
-    logs = -0.5 * power * ((seen[:, None] - score) ** 2 / spread + np.log(spread))
+    logs = -0.5 * power * ((nearest[:, None] - score) ** 2 / spread + np.log(spread))
     logs -= 0.5 * prior[1] * (at - prior[0]) ** 2
     if earlier is not None:
         logs -= np.log1p((at - earlier[0]) ** 2 / earlier[1])

@@ -83,10 +83,10 @@ class Layers:
 
     def beyond(self, clips: Floats) -> Floats:
         """Return means (m,) of max(value - clip, 0) over rows, for clips (m,)."""
-        left = np.append(np.cumsum((self.part * np.diff(self.ends))[::-1])[::-1], 0.0)
+        tails = np.append(np.cumsum((self.part * np.diff(self.ends))[::-1])[::-1], 0.0)
         at = np.clip(np.searchsorted(self.ends, clips, side="right") - 1, 0, len(self.part) - 1)
         room = np.clip((self.ends[at + 1] - clips) / np.diff(self.ends)[at], 0.0, 1.0)
-        return np.asarray(left[at + 1] + (left[at] - left[at + 1]) * room**CONVEX)
+        return np.asarray(tails[at + 1] + (tails[at] - tails[at + 1]) * room**CONVEX)
 
     def doubt(self, clips: Floats) -> Floats:
         """Return sds (m,) of the noise of `beyond`.
@@ -104,8 +104,8 @@ class Layers:
 
     def squared(self) -> float:
         """Return the mean of max(value^2 - first end^2, 0) over rows, by layers above the noise."""
-        seen = np.where(self.part > CLEAR_SDS * self.unsure, self.part, 0.0)
-        return float(seen @ np.diff(self.ends**2))
+        clear = np.where(self.part > CLEAR_SDS * self.unsure, self.part, 0.0)
+        return float(clear @ np.diff(self.ends**2))
 
 
 def filled(values: Floats, ends: Floats) -> Floats:
@@ -139,8 +139,8 @@ class RowLayers:
         beyond, doubt = self.scores.beyond(clips), self.scores.doubt(clips)
         if self.reach is None:
             return beyond, doubt
-        seen, unsure = self.reach.left(clips)
-        return np.maximum(beyond, seen - LIKELY_SDS * unsure), doubt
+        bound, bound_sd = self.reach.left(clips)
+        return np.maximum(beyond, bound - LIKELY_SDS * bound_sd), doubt
 
     def unseen(self, clips: Floats) -> Floats:
         """Return upper bounds (m,) of the score length that clips (m,) may cut off unnoticed."""
@@ -200,8 +200,8 @@ def layers(
     curves = _cleared(*kinds_of_layers[1], (0.5 * DECAY, 0.5 * LEAST_DECAY))  # measured in squares
     squares = (SQUARES_DECAY, 0.5 * SLOWEST_DECAY)
     tails = _cleared(*kinds_of_layers[2], squares, longest=True) if scaled else None
-    seen, _, noise = kinds_of_layers[0]
-    ends = Reach(lengths, last, seen, noise) if far else None
+    parts, _, noise = kinds_of_layers[0]
+    ends = Reach(lengths, last, parts, noise) if far else None
     return RowLayers(scores, slow, curves, tails, sums.rows, ends)
 
 
@@ -234,20 +234,20 @@ def _cleared(
     part, sds = _falling(part, sds)
     power, least = powers
     means, unsure, most, hidden = np.empty(len(part)), np.empty(len(part)), 1.0, False
-    for k, (seen, sd) in enumerate(zip(part, sds, strict=True)):
-        if seen < CLEAR_SDS * sd and k:
+    for k, (noisy, sd) in enumerate(zip(part, sds, strict=True)):
+        if noisy < CLEAR_SDS * sd and k:
             if not hidden:
                 power = min(power, max(_visible(means[:k] + unsure[:k], ends), least))
             most *= _fall(ends[k - 1 : k + 2], power)
-        middle = min(max(float(seen), 0.0), most)
+        middle = min(max(float(noisy), 0.0), most)
         low, high = max(middle - REACH * sd, 0.0), min(middle + REACH * sd, most)
         values = np.linspace(low, high, POINTS)
-        logs = -0.5 * ((values - seen) / sd) ** 2
+        logs = -0.5 * ((values - noisy) / sd) ** 2
         weights = np.exp(logs - logs.max())
         weights /= weights.sum()
         means[k] = float(weights @ values)
         unsure[k] = math.sqrt(float(weights @ (values - means[k]) ** 2))
-        hidden = seen < CLEAR_SDS * sd
+        hidden = noisy < CLEAR_SDS * sd
         if longest and hidden:
             means[k] *= HIDDEN_MEAN
             unsure[k] = max(unsure[k], HIDDEN_SD * min(most, high))
@@ -356,24 +356,24 @@ class Clips:
 
     def spread(self, tau: float) -> float:
         """Return the variance of the log scale estimated from one row at scale tau."""
-        whole = INNER_FOURTH + self.fourth / tau**4
-        return 0.25 * (max(whole, NORMAL_FOURTH) - 1.0)
+        fourth = INNER_FOURTH + self.fourth / tau**4
+        return 0.25 * (max(fourth, NORMAL_FOURTH) - 1.0)
 
 
 def _best(
-    variance: Floats, unseen: Floats, own: float = 1.0, most_wider: float = MOST_WIDER
+    variance: Floats, unseen: Floats, of_row: float = 1.0, most_wider: float = MOST_WIDER
 ) -> int:
     """Return the index of the best clip. variance, unseen: (m,), in posterior variances.
 
-    own: variance of a row's score in these, more than 1 where responses vary more than the model
+    of_row: variance of a row's score in these, more than 1 where responses vary more than the model
     says. That with the least variance; a wider one where what may be unseen would make the result
     unreliable, and the wider one would not.
     """
     least = int(np.argmin(variance))
-    harmless = unseen <= (NEARLY * reaches.HARMLESS) ** 2 * (own + variance)
+    harmless = unseen <= (NEARLY * reaches.HARMLESS) ** 2 * (of_row + variance)
     wider = np.where(harmless, variance, math.inf)
     k = int(np.argmin(wider))
-    return k if own + wider[k] <= most_wider**2 * (own + variance[least]) else least
+    return k if of_row + wider[k] <= most_wider**2 * (of_row + variance[least]) else least
 
 
 def choose(
@@ -407,16 +407,16 @@ def choose(
     each = 2.0 * math.sqrt(size / (layers.rows * parts[0])) * pooled
     first, last = layers.scores.ends[[0, -1]]
     tried = np.geomspace(min(max(first, least), last), last, NUM_TRIED)
-    left = ONE_SIDED * np.hypot(*layers.left(tried))
+    cut_off = ONE_SIDED * np.hypot(*layers.left(tried))
     unseen = layers.unseen(tried)
-    own = max(1.0, layers.scores.squared())
-    variance = (each * tried) ** 2 + left**2 * layers.rows
+    of_row = max(1.0, layers.scores.squared())
+    variance = (each * tried) ** 2 + cut_off**2 * layers.rows
     most_wider = MOST_WIDER if quadratic else MOST_WIDER_BENT
-    k = _best(variance, unseen**2 * layers.rows, own, most_wider)
+    k = _best(variance, unseen**2 * layers.rows, of_row, most_wider)
     clips = Clips(
         *(size, parts, float(tried[k]), most),
         *(
-            float(left[k]) * (ALLOWED_ALIKE if alike else ALLOWED) / ONE_SIDED,
+            float(cut_off[k]) * (ALLOWED_ALIKE if alike else ALLOWED) / ONE_SIDED,
             float(unseen[k]),
             lost,
         ),

@@ -55,10 +55,10 @@ class HeldRows:
     def _each(self, size: int) -> Iterator["HeldRows"]:
         """Yield the blocks of `size` rows."""
         for start in range(0, self.rows, size):
-            here = slice(start, start + size)
-            counted = None if self.counted is None else self.counted[here]
-            cells = None if self.cells is None else self.cells[here]
-            yield HeldRows(self.x[:, here], self.y[here], counted, cells)
+            block = slice(start, start + size)
+            counted = None if self.counted is None else self.counted[block]
+            cells = None if self.cells is None else self.cells[block]
+            yield HeldRows(self.x[:, block], self.y[block], counted, cells)
 
     def answering(self, change: Callable[[Floats], Floats]) -> "HeldRows":
         """Return the rows with transformed responses. change: maps responses to responses."""

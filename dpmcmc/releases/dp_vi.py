@@ -463,8 +463,8 @@ class _Fit:
     def _precision(self, evaluation: Look) -> Floats:
         """Return the precision of q after a step of length RATE, relative to before."""
         slope = shrunk(evaluation.slope, evaluation.slope_sd)[0]
-        seen = slope + self._root.T @ (self.prior[1][:, None] * self._root)
-        return np.asarray(RATE * seen + (1.0 - RATE) * self.weight * np.eye(self._d))
+        curvature = slope + self._root.T @ (self.prior[1][:, None] * self._root)
+        return np.asarray(RATE * curvature + (1.0 - RATE) * self.weight * np.eye(self._d))
 
     def move(self, evaluation: Look) -> None:
         """Move the mean of q along its natural gradient."""

@@ -119,9 +119,9 @@ class _Cells:
             rest = codes - {(column, code)}
             others = [k for k in range(len(self.categories(column))) if k != reference]
             parts = [self.column(numbers, rest | {(column, other)}) for other in others]
-            whole = self.column(numbers, rest)
-            if whole is not None and all(part is not None for part in parts):
-                return np.asarray(whole - sum(part for part in parts if part is not None))
+            total = self.column(numbers, rest)
+            if total is not None and all(part is not None for part in parts):
+                return np.asarray(total - sum(part for part in parts if part is not None))
         return None
 
 
@@ -147,15 +147,15 @@ def groups_of(design: Design) -> tuple[Group, ...]:
                     group = Group(value / (high if low >= 0.0 else low), everyone, name)
                     groups.setdefault((group.weight.tobytes(), group.inside.tobytes()), group)
                 continue
-            made = [Group(inside, inside, name)]
+            added = [Group(inside, inside, name)]
             if value is not None:
                 label = ":".join(sorted(factor.label for factor in numbers))
                 within = f" where {where}" if where else ""
-                made += [
+                added += [
                     Group(value - low * inside, inside, f"rows with large {label}{within}"),
                     Group(high * inside - value, inside, f"rows with small {label}{within}"),
                 ]
-            for group in made:
+            for group in added:
                 groups.setdefault((group.weight.tobytes(), group.inside.tobytes()), group)
     return tuple(groups.values())
 
@@ -213,13 +213,13 @@ def by_hazards(
     """Return all three for coefficients of the log hazard, given the scale of log times."""
     times, covariance = slice(0, len(expansion.second)), posterior.covariance
     sd = math.exp(float(np.clip(posterior.mean[-1], -LARGEST_PREDICTOR, LARGEST_PREDICTOR)))
-    there = replace(
+    hazards = replace(
         expansion,
         place=-expansion.place[times] / sd,
         curvature=expansion.curvature[times, times] * sd**2,
     )
-    given = Posterior(-posterior.mean[times] / sd, covariance[times, times] / sd**2)
-    return there, replace(link, shift=link.shift / sd), given
+    of_hazards = Posterior(-posterior.mean[times] / sd, covariance[times, times] / sd**2)
+    return hazards, replace(link, shift=link.shift / sd), of_hazards
 
 
 def without_scale(expansion: Expansion, posterior: Posterior) -> tuple[Expansion, Posterior]:
@@ -256,13 +256,15 @@ def _normal(release: Quadratic | Variational, mean: Floats, precision: Floats) -
         return Posterior(posterior.mean, posterior.root @ posterior.root.T)
     power = release.tempering * release.part
     score, noise = quadratic.agreed(release)
-    whole, gain = release.likelihoods(release.curvature[None], noise)
+    precisions, gain = release.likelihoods(release.curvature[None], noise)
     pulled = gain @ score
     kinds = categories.of(release, mean, precision)
     if kinds is not None and power:
-        whole, pulled = categories.matched(whole, pulled, gain * release.unsure_sd, kinds, power)
+        precisions, pulled = categories.matched(
+            precisions, pulled, gain * release.unsure_sd, kinds, power
+        )
     prior, pull = prior_by(release.root, release.place, mean, precision)
-    covariance = np.linalg.inv(even(power * whole[0] + prior))
+    covariance = np.linalg.inv(even(power * precisions[0] + prior))
     moved = release.root @ (covariance @ (power * pulled[0] + pull))
     return Posterior(release.place + moved, release.root @ covariance @ release.root.T)
 
@@ -285,13 +287,13 @@ def changes(
     positions, step = expansion.place.reshape(-1, d), posterior.mean - expansion.place
     changes = []
     for group in groups:
-        made = _mean_row(expansion, group)
-        if made is None:
+        mean_row = _mean_row(expansion, group)
+        if mean_row is None:
             continue
-        row, size, square = made
+        row, size, square = mean_row
         eta = np.clip(positions @ row + link.shift, -LARGEST_PREDICTOR, LARGEST_PREDICTOR)
-        seen = np.einsum("d,cdef,f->ce", group.weight, curvature, group.weight)
-        for response, along, curve in _contrasts(eta, seen * (size / square) ** 2, link):
+        curvatures = np.einsum("d,cdef,f->ce", group.weight, curvature, group.weight)
+        for response, along, curve in _contrasts(eta, curvatures * (size / square) ** 2, link):
             way = np.outer(along, row).ravel()
             sd = math.sqrt(max(float(way @ posterior.covariance @ way), 0.0))
             at, slope = _slope(eta, response, link)
@@ -351,13 +353,13 @@ def _ordered_changes(
     """
     d, step = len(expansion.second), posterior.mean - expansion.place
     k = len(expansion.place) - d + 1
-    whole, changes = spread_out(k, d).reshape(k, d, -1), []
+    expand, changes = spread_out(k, d).reshape(k, d, -1), []
     for group in groups:
-        made = _mean_row(expansion, group)
-        if made is None:
+        mean_row = _mean_row(expansion, group)
+        if mean_row is None:
             continue
-        row, size, square = made
-        ways = np.einsum("cdp,d->cp", whole, row)
+        row, size, square = mean_row
+        ways = np.einsum("cdp,d->cp", expand, row)
         eta = np.clip(ways @ expansion.place, -LARGEST_PREDICTOR, LARGEST_PREDICTOR)[:, None]
         frequent = ordinal.probabilities(eta)[:, 0]
 
@@ -371,12 +373,12 @@ def _ordered_changes(
         logs = np.log(np.maximum(ordinal.information(near).sum(axis=(0, 1)), TINY))
         ratio = 1.0
         if expansion.rows is not None:
-            along = np.einsum("cdp,d->p", whole, group.weight)
+            along = np.einsum("cdp,d->p", expand, group.weight)
             along[:k] = group.weight[0]
             along[k:] = -group.weight[1:]
-            seen = float(along @ expansion.curvature @ along) * (size / square) ** 2
-            there = expansion.rows * size * size / square * math.exp(logs[1])
-            ratio = max(1.0, seen / max(there, TINY))
+            released = float(along @ expansion.curvature @ along) * (size / square) ** 2
+            expected = expansion.rows * size * size / square * math.exp(logs[1])
+            ratio = max(1.0, released / max(expected, TINY))
         end = 0 if logs[2] < logs[0] else k  # that all rows of the group may be in
         changes.append((ratio * float(np.abs(logs - logs[1]).max()), group, end, False))
         if group.inside[0] != 1.0 or np.count_nonzero(group.inside) > 1:
@@ -408,19 +410,19 @@ def _spread(covariance: Floats, group: Group, place: Floats) -> float:
     return math.sqrt(min(max(square, 0.0), MOST_SPREAD))
 
 
-def _contrasts(eta: Floats, seen: Floats, link: Link) -> list[tuple[int, Floats, float]]:
+def _contrasts(eta: Floats, curvatures: Floats, link: Link) -> list[tuple[int, Floats, float]]:
     """Return (response, combination of predictors (k,), curvature along it) of each response.
 
     Log odds of a response against all others, the others' ratios as they are.
     """
     if link.counts or len(eta) == 1:
-        return [(0 if link.counts else 1, np.ones(1), float(seen[0, 0]))]
+        return [(0 if link.counts else 1, np.ones(1), float(curvatures[0, 0]))]
     first, q = (part[..., 0] for part in probabilities(eta[:, None]))
-    contrasts = [(0, -q / max(1.0 - float(first), TINY), float(seen.sum()))]
+    contrasts = [(0, -q / max(1.0 - float(first), TINY), float(curvatures.sum()))]
     for c in range(len(q)):
         along = -q / max(1.0 - float(q[c]), TINY)
         along[c] = 1.0
-        contrasts.append((c + 1, along, float(seen[c, c])))
+        contrasts.append((c + 1, along, float(curvatures[c, c])))
     return contrasts
 
 

@@ -193,15 +193,15 @@ def _block(family: Family, place: Place, cut: float, rows: HeldRows) -> ArrowBlo
     counted = ones if rows.counted is None else rows.counted
     group = np.maximum(cells, 0)
     covariates = place.root.T @ x
-    seen = covariates[: len(place.effects)] * place.unit
-    seen[0] = 1.0
-    eta = place.coefficients @ x + (place.effects[:, group] * seen).sum(axis=0)
-    asked = Evaluation(eta[None], ones, place.spread[group], UNCUT, UNCUT, place.scale, cut)
-    terms = family.terms(rows.y, asked)
+    of_effects = covariates[: len(place.effects)] * place.unit
+    of_effects[0] = 1.0
+    eta = place.coefficients @ x + (place.effects[:, group] * of_effects).sum(axis=0)
+    evaluation = Evaluation(eta[None], ones, place.spread[group], UNCUT, UNCUT, place.scale, cut)
+    terms = family.terms(rows.y, evaluation)
     return ArrowBlock(
         covariates=covariates,
         cells=cells,
-        own=place.own * seen,
+        own=place.own * of_effects,
         psi=terms.psi[0],
         slope=terms.root[0, 0] ** 2,
         square=terms.square,
@@ -256,11 +256,12 @@ def _cut(sums: ArrowSums) -> Floats:
             part = min(max(part, 0.0) + sums.longer_sd / rows, before * fell)
         before = min(part, before)
         parts[k] = before
-    left = np.empty(len(LENGTHS))
-    left[-1] = 0.5 * parts[-1] * LENGTHS[-1]
+    cut_off = np.empty(len(LENGTHS))
+    cut_off[-1] = 0.5 * parts[-1] * LENGTHS[-1]
     for k in range(len(LENGTHS) - 2, -1, -1):
-        left[k] = left[k + 1] + 0.5 * (parts[k] + parts[k + 1]) * (LENGTHS[k + 1] - LENGTHS[k])
-    return left
+        longer = 0.5 * (parts[k] + parts[k + 1])
+        cut_off[k] = cut_off[k + 1] + longer * (LENGTHS[k + 1] - LENGTHS[k])
+    return cut_off
 
 
 def _chosen(sums: ArrowSums, z: float, d: int) -> tuple[float, float]:
@@ -268,25 +269,25 @@ def _chosen(sums: ArrowSums, z: float, d: int) -> tuple[float, float]:
 
     The least sum of the squares of noise and of what may be lost. z: of its scores.
     """
-    left = _cut(sums)
-    lost = ONE_SIDED * sums.rows * left / math.sqrt(d + 1.0)
-    best = int(np.argmin((2.0 * z * LENGTHS) ** 2 + lost**2 + 1e12 * (LENGTHS < LEAST_CLIP)))
-    return float(LENGTHS[best]), float(left[best])
+    cut_off = _cut(sums)
+    bias = ONE_SIDED * sums.rows * cut_off / math.sqrt(d + 1.0)
+    best = int(np.argmin((2.0 * z * LENGTHS) ** 2 + bias**2 + 1e12 * (LENGTHS < LEAST_CLIP)))
+    return float(LENGTHS[best]), float(cut_off[best])
 
 
 def _stored(
     rows: GroupedRows,
     place: Place,
     sums: ArrowSums,
-    left: float,
+    cut_off: float,
     z: float,
 ) -> Arrow:
-    """Return the record stored of a step. left: score cut off a mean row, in mean lengths."""
+    """Return the record stored of a step. cut_off: of a mean row's score, in mean lengths."""
     d, own, double = len(place.coefficients), place.own, math.sqrt(2.0)
     curve, scaled = sums.curvature_sd, rows.family.quadratic and not rows.fixed
     sds = (sums.score_sd, sums.score_sd / own, curve, curve / (double * own), curve / own**2)
-    lost = left * place.length
-    told = sums.square_sd > 0.0
+    lost = cut_off * place.length
+    estimated = sums.square_sd > 0.0
     arrow = Arrow(
         place=place.coefficients,
         effects=place.effects.ravel(),
@@ -305,11 +306,11 @@ def _stored(
             ]
         ),
         rows=sums.rows,
-        square=sums.square / sums.rows if told else 1.0,
+        square=sums.square / sums.rows if estimated else 1.0,
         square_sd=sums.square_sd / sums.rows,
         scale=place.scale,
         scaled=scaled,
-        spread=told,
+        spread=estimated,
         quadratic=rows.family.quadratic,
         prior_sd=rows.groups.prior_sds[-1 if rows.groups.within else 0],
         df=0.0,
@@ -382,10 +383,10 @@ def released(
     """
     _, far, last = multipliers(z, steps)
     place = begun(first, rows.groups, slope)
-    clip, left = FAR_CLIP, 0.0
+    clip, cut_off = FAR_CLIP, 0.0
     for _ in range(steps):
         sums = _joint_step(rows, place, FAR_CLIP, far, random, last=False)
-        clip, left = _chosen(sums, last / math.sqrt(LAST_PARTS[0]), len(first.place))
-        place = _moved(rows, _stored(rows, place, sums, left, z), place)
+        clip, cut_off = _chosen(sums, last / math.sqrt(LAST_PARTS[0]), len(first.place))
+        place = _moved(rows, _stored(rows, place, sums, cut_off, z), place)
     sums = _joint_step(rows, place, clip, last, random, last=True)
-    return _stored(rows, place, sums, left, z)
+    return _stored(rows, place, sums, cut_off, z)

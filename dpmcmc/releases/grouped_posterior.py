@@ -220,15 +220,15 @@ class Arrow(Record):
         i, j: of effects, i <= j. The first k covariates have curvatures of groups as their border.
         """
         d, g = self.size
-        own = self.cell_curvature.reshape(-1, g)[i + j]  # of pairs (0, 0), (0, 1), (1, 1)
+        of_groups = self.cell_curvature.reshape(-1, g)[i + j]  # of pairs (0, 0), (0, 1), (1, 1)
         border = self.border.reshape(d, self.each, g) * self.unit
         by_border = float(self.sds[3]) * self.unit
-        seen, sds = [own, border[i, j]], [float(self.sds[4]), by_border]
+        numbers, sds = [of_groups, border[i, j]], [float(self.sds[4]), by_border]
         if i != j:
-            seen.append(border[j, i])
+            numbers.append(border[j, i])
             sds = [sds[0] / math.sqrt(2.0), by_border, by_border]
         known = np.array(sds) ** -2.0
-        return known / known.sum() @ np.array(seen), float(known.sum() ** -0.5)
+        return known / known.sum() @ np.array(numbers), float(known.sum() ** -0.5)
 
     def curvatures(self, count: int, random: RandomSource | None) -> "list[Curve]":
         """Return curvatures that the released numbers may come from; about their mean, where random
@@ -284,18 +284,18 @@ class Arrow(Record):
         Sizes have a log normal prior with their own mean and variance, as far as noise lets see it:
         it decides where noise hides a group.
         """
-        seen, noise = self.seen_cells()
-        usual = max(float(self.curvature[0, 0]) * self.unit**2, noise) / len(seen)
-        apart = max(float(np.mean((seen - usual) ** 2)) - noise * noise, 0.0)
-        wide = WIDER * max(math.log1p(apart / usual**2), LEAST_WIDE)
-        shape = (count, len(seen))
+        noisy, noise = self.seen_cells()
+        usual = max(float(self.curvature[0, 0]) * self.unit**2, noise) / len(noisy)
+        variance = max(float(np.mean((noisy - usual) ** 2)) - noise * noise, 0.0)
+        log_variance = WIDER * max(math.log1p(variance / usual**2), LEAST_WIDE)
+        shape = (count, len(noisy))
         uniforms = np.full(shape, 0.5) if random is None else random.uniforms(shape)
-        cells = seen + noise * np.asarray(ndtri(np.clip(uniforms, 1e-12, 1.0 - 1e-12)))
+        cells = noisy + noise * np.asarray(ndtri(np.clip(uniforms, 1e-12, 1.0 - 1e-12)))
         least = min(LEAST_ROWS * self.unit**2, LEAST_SDS * noise)
         grid = np.geomspace(least, 2.0 * HIDDEN_SDS * noise, SIZES)
-        prior = -0.5 * (np.log(grid / usual) + 0.5 * wide) ** 2 / wide
-        for k in np.flatnonzero(seen < HIDDEN_SDS * noise):
-            logs = -0.5 * ((grid - seen[k]) / noise) ** 2 + prior
+        prior = -0.5 * (np.log(grid / usual) + 0.5 * log_variance) ** 2 / log_variance
+        for k in np.flatnonzero(noisy < HIDDEN_SDS * noise):
+            logs = -0.5 * ((grid - noisy[k]) / noise) ** 2 + prior
             ends = np.cumsum(np.exp(logs - logs.max()))
             at = np.searchsorted(ends, uniforms[:, k] * ends[-1])
             cells[:, k] = grid[np.minimum(at, SIZES - 1)]
@@ -310,7 +310,7 @@ class Arrow(Record):
         more than its rows can have, and what is left within groups is positive.
         """
         d, k, count, noise = len(self.place), self.each, len(whole), float(self.sds[3])
-        seen = self.border.reshape(d, k, -1)[k:]
+        border = self.border.reshape(d, k, -1)[k:]
         within = np.repeat(self.curvature[None, k:, k:], count, axis=0)
         if random is not None:
             blurred = random.normals(within.shape) * float(self.sds[2])
@@ -318,19 +318,20 @@ class Arrow(Record):
         between = np.zeros(within.shape)
         lean = cells[:, 0, -1] / cells[:, 0, 0]  # t beside 1, of each group; not used where k is 1
         for j in range(k):
-            own, sizes, noises = seen[:, j][None], cells[:, 0, 0], np.full(1, noise)
+            noisy, sizes, noises = border[:, j][None], cells[:, 0, 0], np.full(1, noise)
             if j:
-                own, noises = own - lean[:, None] * borders[:, k:, 0], noise * np.hypot(1.0, lean)
+                noisy = noisy - lean[:, None] * borders[:, k:, 0]
+                noises = noise * np.hypot(1.0, lean)
                 sizes = cells[:, 1, 1] - lean * cells[:, 0, 1]
             noises = np.broadcast_to(noises, sizes.shape)[:, None]
-            squares = np.maximum((own**2 - noises**2).mean(axis=0).sum(axis=1), 0.0)
+            squares = np.maximum((noisy**2 - noises**2).mean(axis=0).sum(axis=1), 0.0)
             apart = squares / max(float((sizes**2).mean(axis=0).sum()), 1e-300)
             kept = _kept(sizes[:, None] ** 2 * apart[:, None], noises)
-            moved = kept * own
+            drawn = kept * noisy
             if random is not None:
-                moved = moved + np.sqrt(kept) * noises * random.normals(moved.shape)
-            between = between + np.einsum("cjg,cig,cg->cji", moved, moved, 1.0 / sizes)
-            borders[:, k:, j] = moved + (lean[:, None] * borders[:, k:, 0] if j else 0.0)
+                drawn = drawn + np.sqrt(kept) * noises * random.normals(drawn.shape)
+            between = between + np.einsum("cjg,cig,cg->cji", drawn, drawn, 1.0 / sizes)
+            borders[:, k:, j] = drawn + (lean[:, None] * borders[:, k:, 0] if j else 0.0)
         within = within - between
         values, vectors = np.linalg.eigh(0.5 * (within + within.swapaxes(1, 2)))
         values = np.maximum(values, FLAT * self.rows)
@@ -360,11 +361,11 @@ class Arrow(Record):
         """Return observed over expected variance of scores. part: at a dispersion of 1."""
         moved, spread = part.moments(part.middle())
         explained = float(part.curve.of(moved)) + part.curve.against(spread)
-        left, noise = self.square - explained / self.rows, max(self.square_sd, 1e-12)
+        residual, noise = self.square - explained / self.rows, max(self.square_sd, 1e-12)
         # the mean of what is positive and was seen through noise
-        away = left / noise
+        away = residual / noise
         hazard = math.exp(-0.5 * away * away - float(log_ndtr(away))) / math.sqrt(2.0 * math.pi)
-        return max(left + noise * hazard, LEAST_LEFT * self.square, 1e-12)
+        return max(residual + noise * hazard, LEAST_LEFT * self.square, 1e-12)
 
     def posterior(self, mean: Floats, precision: Floats, random: RandomSource) -> "GroupedMixture":
         """Return the posterior under normal priors of coefficients, (d,), or (d + 1,) with that of
@@ -413,13 +414,13 @@ class Curve:
         d = len(self.whole)
         first, last = moves[..., :d], moves[..., d:]
         across = ((first @ self.border) * last).sum(axis=-1)
-        own = ((first @ self.whole) * first).sum(axis=-1)
-        return own + 2.0 * across + (by_blocks(self.cells, last) * last).sum(axis=-1)
+        alone = ((first @ self.whole) * first).sum(axis=-1)
+        return alone + 2.0 * across + (by_blocks(self.cells, last) * last).sum(axis=-1)
 
     def against(self, covariance: "Curve") -> float:
         """Return the expected quadratic form over moves with this covariance."""
-        whole, border = (self.whole * covariance.whole).sum(), self.border * covariance.border
-        return float(whole + 2.0 * border.sum() + (self.cells * covariance.cells).sum())
+        squares, border = (self.whole * covariance.whole).sum(), self.border * covariance.border
+        return float(squares + 2.0 * border.sum() + (self.cells * covariance.cells).sum())
 
 
 def predictor_variances(covariance: Curve, unit: float) -> Floats:
@@ -472,9 +473,9 @@ class Effects:
 
     def solved(self, pulled: Floats) -> Floats:
         """Return (..., k g): covariance times pulled (..., k g)."""
-        own = self._back(pulled)
-        along = (own @ self._ways) * (self._kept - 1.0)
-        return self._front(own + along @ self._ways.T)
+        whitened = self._back(pulled)
+        along = (whitened @ self._ways) * (self._kept - 1.0)
+        return self._front(whitened + along @ self._ways.T)
 
     def drawn(self, normals: Floats) -> Floats:
         """Return draws (..., k g) around 0, of standard normals (..., k g)."""
@@ -487,9 +488,9 @@ class Effects:
         k, _, g = self._roots.shape
         if len(self._more):
             alone = self._roots.ravel() ** 2
-            own = 1.0 + ((2.0 + self._more) * self._more)[:, None] * self._means**2
+            stretched = 1.0 + ((2.0 + self._more) * self._more)[:, None] * self._means**2
             low = (self._kept - 1.0) @ self._front(self._ways.T) ** 2
-            return np.maximum(alone * own.ravel() + low, LEAST_KEPT * alone)[None, None]
+            return np.maximum(alone * stretched.ravel() + low, LEAST_KEPT * alone)[None, None]
         ways = self._ways.reshape(k, g, -1)
         inner = np.einsum("igr,jgr,r->ijg", ways, ways, self._kept - 1.0)
         inner = inner + np.eye(k)[:, :, None]
@@ -550,36 +551,39 @@ class Part:
         across = by_blocks(cells, scaled) + rest @ known @ tilted
         own = np.einsum("iag,abg,bjg->ijg", cells, apart, cells)
         # J K^-1 score, K^-1 being diag(0, apart) and a part of rank d
-        seen = known @ (arrow.score - lean @ arrow.cell_score)
+        solved = known @ (arrow.score - lean @ arrow.cell_score)
         pulled = np.concatenate(
             (
-                scaled @ arrow.cell_score + rest @ seen,
-                by_blocks(cells, by_blocks(apart, arrow.cell_score)) + seen @ tilted,
+                scaled @ arrow.cell_score + rest @ solved,
+                by_blocks(cells, by_blocks(apart, arrow.cell_score)) + solved @ tilted,
             )
         )
         prior, pull = prior_by(arrow.root, arrow.place, mean, precision)
         inner = 0.5 * power * (first + first.T) + prior
         pulled = power * pulled
         pulled[:d] += pull
-        made = cls(
+        part = cls(
             arrow, curve, power * first, power * across, inner, power * own, tilted,
             power * known, pulled, pulled[d:], laws_of_one(arrow.prior), np.zeros(0),
         )  # fmt: skip
         moves: Floats = np.asarray(np.linalg.solve(inner, pulled[:d]), np.float64)
-        turned = made.pull_given(moves[None])[0]
-        turned = turned - made.across.T @ np.linalg.solve(inner, made.across @ arrow.effects)
-        made = replace(made, turned=turned)
+        turned = part.pull_given(moves[None])[0]
+        turned = turned - part.across.T @ np.linalg.solve(inner, part.across @ arrow.effects)
+        part = replace(part, turned=turned)
         if laws is None:
             alone = len(arrow.prior.scales) == 1
-            laws = made.laws if alone else laws_near(arrow.prior, made.log_likelihoods)
-        weights = laws.weighed(made.log_likelihoods(laws.values))
-        return replace(made, laws=laws, weights=weights)
+            laws = part.laws if alone else laws_near(arrow.prior, part.log_likelihoods)
+        weights = laws.weighed(part.log_likelihoods(laws.values))
+        return replace(part, laws=laws, weights=weights)
 
     def pull_given(self, moves: Floats) -> Floats:
         """Return (n, k g): precision times means of effects given moves of coefficients (n, d)."""
-        d, there = len(self.arrow.place), self.arrow.effects
-        whole = by_blocks(self.own, there) + (self.known @ (self.tilted @ there)) @ self.tilted
-        return np.asarray(self.pulled[d:] - moves @ self.across + whole)
+        pulled = self.pulled[len(self.arrow.place) :]
+        return np.asarray(pulled - moves @ self.across + self._by_precision(self.arrow.effects))
+
+    def _by_precision(self, effects: Floats) -> Floats:
+        """Return (k g,): the precision of effects by rows times effects (k g,)."""
+        return by_blocks(self.own, effects) + (self.known @ (self.tilted @ effects)) @ self.tilted
 
     def _directions(self) -> tuple[Floats, Floats]:
         """Return rows (2 d, k g) and core (2 d, 2 d): the precision of effects beside its diagonal,
@@ -609,9 +613,9 @@ class Part:
         variances: (n, g) of effects given those of outer groups, by laws (n, h). Written so that
         nothing cancels where outer groups differ far more than those within them.
         """
-        left, within = self.arrow.prior.left_of_means(laws)[:, None], self.arrow.within
+        share, within = self.arrow.prior.left_of_means(laws)[:, None], self.arrow.within
         by_rows = (self.own[0, 0] * variances).reshape(len(laws), -1, within).mean(axis=2)
-        return np.asarray(left + (1.0 - left) * by_rows)
+        return np.asarray(share + (1.0 - share) * by_rows)
 
     def log_likelihoods(self, laws: Floats) -> Floats:
         """Return (n,) of laws of effects (n, h), effects and coefficients integrated out."""
@@ -636,9 +640,9 @@ class Part:
                 pulled[:, i] += variances[i, j] * self.turned[j * g : (j + 1) * g]
         of_means = 0.0
         if self.arrow.within:
-            left = self._left_of_means(laws, variances[0, 0])
+            left_of_means = self._left_of_means(laws, variances[0, 0])
             share = self.arrow.prior.left_of_means(laws)
-            shared = (held[:, 0, 0] * (1.0 - share) / self.arrow.within)[:, None] / left
+            shared = (held[:, 0, 0] * (1.0 - share) / self.arrow.within)[:, None] / left_of_means
             cut = (len(laws), -1, self.arrow.within)
             along = np.stack(
                 [(variances[0, 0] * row).reshape(cut).sum(axis=2) for row in rows], axis=1
@@ -646,7 +650,7 @@ class Part:
             sums += ((along * shared[:, None]) @ along.swapaxes(1, 2))[:, first, second]
             means = shared * pulled.reshape(cut).sum(axis=2)
             pulled[:, 0] += variances[0, 0] * np.repeat(means, self.arrow.within, axis=1)
-            of_means = left.shape[1] * np.log(share) - np.log(left).sum(axis=1)
+            of_means = left_of_means.shape[1] * np.log(share) - np.log(left_of_means).sum(axis=1)
         where = np.zeros((r, r), np.int64)
         where[first, second] = where[second, first] = np.arange(len(first))
         inside = np.eye(r) + core @ sums[:, where]
@@ -697,9 +701,8 @@ class Part:
         variances = self._variances(normals, covariance)
         moves, effects = self.arrow.moves_for(variances, self.curve.cells[0, 0])
         moves = np.asarray(np.linalg.solve(self.arrow.root, moves), np.float64)
-        own = by_blocks(self.own, effects) + (self.known @ (self.tilted @ effects)) @ self.tilted
         first = self.first @ moves + self.across @ effects
-        last = moves @ self.across + own
+        last = moves @ self.across + self._by_precision(effects)
         turned = last - self.across.T @ np.linalg.solve(self.inner, first)
         pulled = self.pulled + np.concatenate((first, last))
         return replace(self, pulled=pulled, turned=self.turned + turned)
@@ -739,10 +742,10 @@ class Part:
         effects = random.normals((count, len(arrow.effects)))
         pulled = np.empty((count, d))
         for k in np.unique(at):
-            normals, here = self.of_effects(self.laws.values[k]), at == k
+            normals, mask = self.of_effects(self.laws.values[k]), at == k
             part = self.under(normals)
-            effects[here] = normals.solved(part.turned) + normals.drawn(effects[here])
-            pulled[here] = part.pulled[:d]
+            effects[mask] = normals.solved(part.turned) + normals.drawn(effects[mask])
+            pulled[mask] = part.pulled[:d]
         back = np.linalg.inv(self.inner)
         root = np.linalg.cholesky(0.5 * (back + back.T))
         middle = pulled - (effects - arrow.effects) @ self.across.T
@@ -787,9 +790,9 @@ class GroupedMixture:
         which = np.sort(random.integers(len(self.of), (count,)))
         out = []
         for k, part in enumerate(self.of):
-            here = int((which == k).sum())
-            if here:
-                moves, effects, laws = part.draws(here, random)
+            number = int((which == k).sum())
+            if number:
+                moves, effects, laws = part.draws(number, random)
                 out.append(self._positions(part, moves, effects, laws, random))
         drawn = np.concatenate(out)[np.argsort(random.uniforms((count,)))]
         return drawn.reshape(chains, length, -1)
@@ -801,15 +804,15 @@ class GroupedMixture:
         out: Floats | None = None
         moves = np.linalg.solve(release.root, (coefficients - release.place).T).T
         for k in np.unique(which):
-            (part, law), here = every[int(k)], which == k
-            given = part.of_effects(law, coefficients=True)
-            known = part.under(part.of_effects(law))
-            effects = given.solved(known.pull_given(moves[here]))
-            effects = effects + given.drawn(random.normals(effects.shape))
+            (part, law), mask = every[int(k)], which == k
+            normals = part.of_effects(law, coefficients=True)
+            averaged = part.under(part.of_effects(law))
+            effects = normals.solved(averaged.pull_given(moves[mask]))
+            effects = effects + normals.drawn(random.normals(effects.shape))
             laws = np.repeat(law[None], len(effects), axis=0)
-            rows = self._positions(part, moves[here], effects, laws, random)
+            rows = self._positions(part, moves[mask], effects, laws, random)
             out = np.empty((len(coefficients), rows.shape[1])) if out is None else out
-            out[here] = rows
+            out[mask] = rows
         return np.zeros((0, d)) if out is None else out
 
     def _positions(
@@ -834,9 +837,9 @@ class GroupedMixture:
         """
         release, (mean, precision) = self.release, self.last or (0.0, 1.0)
         explained = part.curve.of(away) / release.rows
-        left = np.maximum(release.square - explained, max(LEAST_LEFT * release.square, 1e-12))
-        logs = 0.5 * np.log(left) + math.log(release.scale)
-        variance = 0.5 / release.rows + (0.5 * release.square_sd / float(left.mean())) ** 2
+        residual = np.maximum(release.square - explained, max(LEAST_LEFT * release.square, 1e-12))
+        logs = 0.5 * np.log(residual) + math.log(release.scale)
+        variance = 0.5 / release.rows + (0.5 * release.square_sd / float(residual.mean())) ** 2
         kept = 1.0 / (1.0 + variance * precision)
         normals = random.normals((len(logs),))
         return np.asarray(kept * logs + (1 - kept) * mean + math.sqrt(variance * kept) * normals)
@@ -848,9 +851,9 @@ def _apart(effects: Floats, laws: Floats, arrow: Arrow, random: RandomSource) ->
     effects: (n, g) of both together, which rows tell. laws: (n, 2).
     """
     cells = effects.reshape(len(effects), -1, arrow.within)
-    left = arrow.prior.left_of_means(laws)[:, None]
-    sd = laws[:, :1] * np.sqrt(left)
-    outer = (1.0 - left) * cells.mean(axis=2)
+    share = arrow.prior.left_of_means(laws)[:, None]
+    sd = laws[:, :1] * np.sqrt(share)
+    outer = (1.0 - share) * cells.mean(axis=2)
     outer = outer + sd * random.normals(outer.shape)
     return np.concatenate((outer, (cells - outer[:, :, None]).reshape(effects.shape)), axis=1)
 
@@ -874,8 +877,8 @@ def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judged:
     cells = diagonal_of(curve.cells)
     known = (cells**2 / (times * cells + noise[d:])).reshape(arrow.each, g)
     stands = known * differ[:, None] >= 1.0
-    seen, doubt = arrow.seen_cells()
-    hidden = g - int((stands[0] & (seen >= CLEAR * doubt)).sum())
+    sizes, sd = arrow.seen_cells()
+    hidden = g - int((stands[0] & (sizes >= CLEAR * sd)).sum())
     remarks = ""
     if hidden:
         remarks = (
@@ -915,8 +918,8 @@ def unseen_of_nested(known: Floats, differ: Floats, within: int) -> str:
         (of_means, outer, "outer groups"),
         (known, inner, "groups within outer ones"),
     ):
-        told = float(((each * variance / (1.0 + each * variance)) ** 2).sum())
-        if told < OF_ONE_SEEN * min(LEAST_SEEN, len(each) - 1):
+        effective = float(((each * variance / (1.0 + each * variance)) ** 2).sum())
+        if effective < OF_ONE_SEEN * min(LEAST_SEEN, len(each) - 1):
             return (
                 f"{who} do not stand out of the noise, which tells nothing of how much they differ"
             )
@@ -942,7 +945,7 @@ def _fault(
     if unseen:
         return "noise", unseen, None
     known = float(np.mean(variances[:d])) + float(arrow.sds[0]) ** 2
-    left = float(arrow.left[0]) / math.sqrt(known)
-    if left > MAX_LEFT:
+    bias = float(arrow.left[0]) / math.sqrt(known)
+    if bias > MAX_LEFT:
         return "skewed", "clips may have moved coefficients by more than the intervals say", None
     return "", "", None

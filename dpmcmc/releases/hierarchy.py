@@ -88,13 +88,13 @@ class Curves:
         self, s: int, sds: Floats, whole: Floats, pulled: Floats, random: RandomSource | None
     ) -> Floats:
         """Return draws or means (k,) of an sd given the others (k, s)."""
-        own, others = np.flatnonzero(self.number == s), np.flatnonzero(self.number != s)
-        held, sizes = self.precisions(sds), self.sizes[own]
-        inner, pull = whole[:, own][:, :, own], pulled[:, own]
+        members, others = np.flatnonzero(self.number == s), np.flatnonzero(self.number != s)
+        held, sizes = self.precisions(sds), self.sizes[members]
+        inner, pull = whole[:, members][:, :, members], pulled[:, members]
         if len(others):
             outer = whole[:, others][:, :, others].copy()
             outer[:, range(len(others)), range(len(others))] += held[:, others]
-            across = whole[:, others][:, :, own]
+            across = whole[:, others][:, :, members]
             through = np.linalg.solve(outer, across).swapaxes(1, 2)
             inner = inner - through @ across
             pull = pull - (through @ pulled[:, others, None])[..., 0]

@@ -68,21 +68,21 @@ def coordinates(place: Floats, white: Whitening) -> Floats:
     sds = np.sqrt(np.clip(values, 0.0, MOST_SPREAD))
     ways = np.divide(vectors, sds, out=np.zeros_like(vectors), where=sds > TINY**0.25)
     along = covariance @ places.T @ ways  # (d, 2), covariances with independent predictors
-    left = covariance - along @ along.T
+    rest = covariance - along @ along.T
     curves, level = np.zeros((2, d, d)), np.zeros(2)
-    for first, one in zip(NODES, WEIGHTS, strict=True):
-        for second, other in zip(NODES, WEIGHTS, strict=True):
+    for first, weight in zip(NODES, WEIGHTS, strict=True):
+        for second, other_weight in zip(NODES, WEIGHTS, strict=True):
             node = np.array([first, second])
-            told = one * other * information(places @ mean + vectors @ (sds * node))
+            slopes = weight * other_weight * information(places @ mean + vectors @ (sds * node))
             row = mean + along @ node
-            curves += size * told[:, None, None] * (left + np.outer(row, row))
-            level += told
+            curves += size * slopes[:, None, None] * (rest + np.outer(row, row))
+            level += slopes
     root = np.zeros((2 * d, 2 * d))
-    for k, (curve, own) in enumerate(zip(curves, np.maximum(level, LEAST_CURVE), strict=True)):
+    for k, (curve, slope) in enumerate(zip(curves, np.maximum(level, LEAST_CURVE), strict=True)):
         part = slice(k * d, (k + 1) * d)
-        there = white.root.T @ curve @ white.root + LEAST_CURVE * np.eye(d)
-        made = np.asarray(white.root @ inverse_root(there, 0.0))
-        root[part, part] = limited(made, own * white.held)
+        white_curve = white.root.T @ curve @ white.root + LEAST_CURVE * np.eye(d)
+        rounded = np.asarray(white.root @ inverse_root(white_curve, 0.0))
+        root[part, part] = limited(rounded, slope * white.held)
     return root
 
 

@@ -52,8 +52,8 @@ class Prior:
         outer group, whose own effect is integrated out."""
         if not self.within:
             return np.ones(len(laws))
-        outer, own = (laws**2).T
-        return np.asarray(own / (own + self.within * outer))
+        outer, inner = (laws**2).T
+        return np.asarray(inner / (inner + self.within * outer))
 
     def logs(self, laws: Floats) -> Floats:
         """Return log densities (n,) by logs of sds and by the arctanh of the correlation."""

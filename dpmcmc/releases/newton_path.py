@@ -149,8 +149,8 @@ def weakened(known: Floats, slopes: Floats, white: Floats) -> Floats:
     half, back = vectors * np.sqrt(values), (vectors / np.sqrt(values)).T
     least, jacobians = np.linalg.eigh(back @ slopes @ back.T)
     change = half @ (jacobians * np.sqrt(np.clip(least, 0.0, 1.0))) @ jacobians.T @ back
-    whole = np.kron(change, np.eye(len(white)))
-    return np.asarray(whole @ known @ whole.T)
+    expanded = np.kron(change, np.eye(len(white)))
+    return np.asarray(expanded @ known @ expanded.T)
 
 
 # How rows are cut at an iterate of the Newton path, by public and by released numbers alone.
@@ -253,9 +253,9 @@ def shares(num_far: int, paid: bool = False, *, asked: bool = False) -> tuple[fl
     if asked:
         layers_share = 1.0 - WHITENING_SHARE - sum(ASKED_SHARES) - ASKED_FAR_SHARE * num_far
         near = (max(layers_share, LEAST_LAYERS_SHARE), *ASKED_SHARES)
-    left = 1.0 - sum(near) - WHITENING_SHARE
+    rest = 1.0 - sum(near) - WHITENING_SHARE
     scale = ROUNDING_MARGIN / (1.0 - WHITENING_SHARE) if paid else ROUNDING_MARGIN
-    return tuple(scale * share for share in (*(left / num_far,) * num_far, *near))
+    return tuple(scale * share for share in (*(rest / num_far,) * num_far, *near))
 
 
 def event(
@@ -562,8 +562,8 @@ def _by_mean_rows(problem: Problem, white: Whitening) -> tuple[Problem, Whitenin
     if problem.unit_rows == 1 or not problem.intercept:
         return problem, white
     back, guess = np.linalg.inv(white.root), problem.mean_rows
-    seen = float(back[:, 0] @ back[:, 0])
-    times = min(max(seen, 1.0 / guess), problem.unit_rows / guess)
+    mean_square = float(back[:, 0] @ back[:, 0])
+    times = min(max(mean_square, 1.0 / guess), problem.unit_rows / guess)
     white = Whitening(
         white.root * math.sqrt(times), white.known / times, white.sd / times, white.held / times
     )
@@ -666,8 +666,8 @@ class _Path:
 
     def _round_apart(self) -> None:
         """Start with coordinates of unit information, for a family with a shape parameter."""
-        told = self._expected()
-        of_predictor, of_scale = max(float(told[0]), LEAST_TOLD), self._told_of_scale()
+        information = self._expected()
+        of_predictor, of_scale = max(float(information[0]), LEAST_TOLD), self._told_of_scale()
         each = np.full(self._problem.size, of_predictor)
         each[-1] = of_scale
         self._root = np.asarray(self._white.root / np.sqrt(each))
@@ -718,7 +718,7 @@ class _Path:
             return
         step, curve = self._step(iterate)
         self._place = self._moved(step)
-        left = self._scale_left(iterate, float(step @ curve @ step))
+        factor = self._scale_left(iterate, float(step @ curve @ step))
         apart = self._family.log_scale and not is_skewed(self._family)
         if apart:
             iterate, curve = _scale_apart(iterate), _corner_alone(curve)
@@ -733,9 +733,9 @@ class _Path:
             self._root[-1] = 0.0
             self._root[-1, -1] = self._told_of_scale() ** -0.5
         if is_additive(self._family):
-            self._root = np.asarray(self._root * left)
-            self._known = np.asarray(self._known / left**2)
-        self._scale *= left
+            self._root = np.asarray(self._root * factor)
+            self._known = np.asarray(self._known / factor**2)
+        self._scale *= factor
 
     def _found_shares(self, iterate: Iterate) -> bool:
         """Move intercepts to the log odds of the shares, if far. Return whether moved."""
@@ -935,7 +935,7 @@ class _Path:
         longest = math.inf
         if self._family.link == "identity":
             longest = RANGE * math.sqrt(heaviest_of(self._family)) / self._scale
-        whole = self._longest()
+        longest_score = self._longest()
         layers_of_rows = layers(
             parts,
             problem.rows,
@@ -944,8 +944,8 @@ class _Path:
             scaled=squares,
             gaps=gaps,
             reach=longest,
-            last=self._farthest(z, whole),
-            longest=whole,
+            last=self._farthest(z, longest_score),
+            longest=longest_score,
         )
         self._rows = layers_of_rows.rows
         measured, skewed = is_measured(self._family), is_skewed(self._family)
@@ -972,11 +972,13 @@ class _Path:
         # all rows of a unit lie there, of which it has more than on average, and not the most
         many = math.sqrt(self._most_of_rows)
         if is_skewed(self._family) or is_apart(self._family):
-            there = self._place, self._released, self._family, problem.ends
             farthest = reach.farthest_time if is_measured(self._family) else reach.farthest_apart
-            return min(farthest(*there, self._root) * many, longest)
-        mean = self._place, self._scale, self._white, self._family, problem.ends
-        return min(reach.farthest(*mean) * many, longest)
+            length = farthest(self._place, self._released, self._family, problem.ends, self._root)
+        else:
+            length = reach.farthest(
+                self._place, self._scale, self._white, self._family, problem.ends
+            )
+        return min(length * many, longest)
 
     @property
     def _most_of_rows(self) -> float:
@@ -986,10 +988,10 @@ class _Path:
     def _longest(self) -> float:
         """Return the longest possible score, in mean lengths, by public bounds."""
         problem = self._problem
-        root = self._of_predictors(self._root)
-        there = root, self._place, self._scale, self._family
-        largest = problem.data.width, problem.max_row_norm
-        longest = reach.longest(*there, problem.ends, problem.box, largest)
+        root, largest = self._of_predictors(self._root), (problem.data.width, problem.max_row_norm)
+        longest = reach.longest(
+            root, self._place, self._scale, self._family, problem.ends, problem.box, largest
+        )
         return longest * self._most_of_rows
 
     def _own(self, spread: Floats) -> Blocks[Block]:
@@ -1117,15 +1119,15 @@ class _Path:
         before = iterate.root.T @ self._precision @ iterate.root
         apart = np.linalg.solve(iterate.root, self._mean - iterate.place)
         before = downweighted(known, before, apart - move)
-        whole = known + before
-        ridge = RIDGE * trace(whole) / len(move) * np.eye(len(move))  # rows may tell no direction
-        mode = move + np.linalg.solve(whole + ridge, before @ (apart - move))
-        both = steep @ np.linalg.solve(steep + whole, whole)
+        total = known + before
+        ridge = RIDGE * trace(total) / len(move) * np.eye(len(move))  # rows may tell no direction
+        mode = move + np.linalg.solve(total + ridge, before @ (apart - move))
+        both = steep @ np.linalg.solve(steep + total, total)
         prior, pull = prior_by(iterate.root, iterate.place, problem.prior_mean, problem.prior)
         step = np.linalg.solve(prior + both, both @ mode + pull)
         back = np.linalg.inv(iterate.root)
         self._mean = iterate.place + iterate.root @ mode
-        self._precision = back.T @ whole @ back
+        self._precision = back.T @ total @ back
         moves = np.linalg.solve(
             self._white.root,
             self._of_predictors(iterate.root @ step).reshape(-1, problem.width).T,
@@ -1162,8 +1164,8 @@ class Look:
         roots, minus = _products(jacobians, terms.root), _products(jacobians, terms.minus)
         score, copies = Products(jacobians, terms.psi), copies_of(self.family, rows.y)
         if self.unit_rows > 1:
-            whole = Block(score, roots, (), terms.square, rows.counted, minus)
-            block = by_unit(whole, x, self.unit_rows, self.mean_rows)
+            of_rows = Block(score, roots, (), terms.square, rows.counted, minus)
+            block = by_unit(of_rows, x, self.unit_rows, self.mean_rows)
             return replace(block, noise=(block.vectors,))
         each: Vectors = score
         if copies is not None:

@@ -143,9 +143,9 @@ class NoisyMean(Record):
         noisy mean is wider by the error's variance.
         """
         likelihood = 1.0 / (1.0 / self.weight + self.variance)
-        whole = likelihood + precision
-        middle = (likelihood * self.mean + precision * mean) / whole
-        return Normal(middle, np.diag(whole**-0.5), self)
+        total = likelihood + precision
+        middle = (likelihood * self.mean + precision * mean) / total
+        return Normal(middle, np.diag(total**-0.5), self)
 
 
 def judge(release: NoisyMean, _: tuple[Floats, Floats] | None) -> Judged:

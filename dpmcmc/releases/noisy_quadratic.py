@@ -124,8 +124,8 @@ def pooled(
     coefficient, for a scale of 1. prior: of the job, where it decides where the posterior lies, and
     so how far from the places; None where rows alone are taken to.
     """
-    own = _scale(iterates, fixed=fixed)
-    units = np.array([(iterate.scale / own) ** 2 if additive else 1.0 for iterate in iterates])
+    scale = _scale(iterates, fixed=fixed)
+    units = np.array([(iterate.scale / scale) ** 2 if additive else 1.0 for iterate in iterates])
     squares = units**2 if asked else units  # of scores, or what the model has for these
     score_sds, curve_sds, noise_sds = (
         unit * np.array([iterate.sums.sds[k] for iterate in iterates])
@@ -141,19 +141,19 @@ def pooled(
             ([iterate.sums.noise for iterate in iterates], squares),
         )
     )
-    there = ones
+    used = ones
     if ordered:
         last = iterates[-1].place
         steps = [(iterate.place - last)[None] for iterate in iterates]
-        there = np.array([ordered_cuts.changes(last, white, step) <= FAR_APART for step in steps])
-        there = there * 1.0
+        used = np.array([ordered_cuts.changes(last, white, step) <= FAR_APART for step in steps])
+        used = used * 1.0
     if odds:
         d = len(white.root)
-        there = np.array([not _far_apart(i, iterates[-1], rows, d, d * hurdle) for i in iterates])
+        used = np.array([not _far_apart(i, iterates[-1], rows, d, d * hurdle) for i in iterates])
     if log_scale:
         far = SKEWED_APART if skewed or apart else SCALES_APART
-        there = (np.abs(places[:, -1] - places[-1, -1]) <= far) * 1.0
-    by_score, by_curve = _weights(score_sds, there), _weights(curve_sds, there)
+        used = (np.abs(places[:, -1] - places[-1, -1]) <= far) * 1.0
+    by_score, by_curve = _weights(score_sds, used), _weights(curve_sds, used)
     left_sd = unseen_sd = 0.0
     if asked:
         curve, curve_sd = np.tensordot(by_curve, curves, 1), np.linalg.norm(by_curve * curve_sds)
@@ -166,7 +166,7 @@ def pooled(
         moves = _units(iterates[-1], own_white, ordered=ordered)
         bent = 0.0 * ones if additive else _bent(lifted, away, iterates[-1].root, moves)
         lost = np.hypot(lost, bent)
-        by_score = _weights(np.hypot(score_sds, lost), there)
+        by_score = _weights(np.hypot(score_sds, lost), used)
         left = units * [iterate.sums.rows * iterate.left for iterate in iterates]
         unseen = units * [iterate.sums.rows * iterate.unseen for iterate in iterates]
         unseen_sd = float(by_score @ unseen)
@@ -232,12 +232,12 @@ def pooled(
         odds=odds,
         ordered=ordered,
         hurdle=hurdle,
-        most=_most(most, own if additive else 1.0, measured),
+        most=_most(most, scale if additive else 1.0, measured),
         robust=not asked,
         left_sd=left_sd,
         unseen_sd=unseen_sd,
         square_spread=iterates[-1].square_spread if scaled else 0.0,
-        tail_sd=near[-1].tail_sd * (near[-1].scale * near[-1].tau / own) ** 2 if scaled else 0.0,
+        tail_sd=near[-1].tail_sd * (near[-1].scale * near[-1].tau / scale) ** 2 if scaled else 0.0,
     )
 
 
@@ -282,18 +282,18 @@ def _joined_scale(iterates: Sequence[Iterate], weights: Floats) -> Iterate:
 
 
 def _away(
-    iterates: Sequence[Iterate], score: Floats, whole: Floats, prior: Normals | None
+    iterates: Sequence[Iterate], score: Floats, curve: Floats, prior: Normals | None
 ) -> Floats:
     """Return (k, p), the distance from each expansion point to the mode by the last score.
 
-    whole: (p, p) curvature, positive.
+    curve: (p, p), positive.
     """
     last, p = iterates[-1], len(score)
     if prior is not None:  # where it rules the likelihood's own mode is far, and does not matter
         mean, precision = (part[:p] for part in prior)
         held, pull = prior_by(last.root, last.place, mean, precision)
-        whole, score = whole + held, score + pull
-    step = np.linalg.solve(whole, score)
+        curve, score = curve + held, score + pull
+    step = np.linalg.solve(curve, score)
     places = np.array([iterate.place for iterate in iterates])
     return np.asarray(step + np.linalg.solve(last.root, (last.place - places).T).T)
 
@@ -304,19 +304,19 @@ def _units(last: Iterate, white: Whitening, *, ordered: bool) -> Floats:
     Of ordered categories no more than the log of the gap of the rarest one.
     """
     if not ordered:
-        whole = np.kron(np.eye(len(last.root) // len(white.root)), white.root)
-        return np.asarray(whole, np.float64)
+        moves = np.kron(np.eye(len(last.root) // len(white.root)), white.root)
+        return np.asarray(moves, np.float64)
     rarest = float(ordered_cuts.shares(last.place, white).min())
     return np.asarray(ordered_cuts.coordinates(last.place, white) * math.sqrt(rarest))
 
 
-def _bent(curve: Floats, away: Floats, root: Floats, own: Floats) -> Floats:
+def _bent(curve: Floats, away: Floats, root: Floats, moves: Floats) -> Floats:
     """Return (k,) the relative error of linearising the score over distances (k, p).
 
-    By half of the change of the log of rows' slopes, which is about that of their predictors. own:
-    (p, p), moves that change these by about 1.
+    By half of the change of the log of rows' slopes, which is about that of their predictors.
+    moves: (p, p), that change these by about 1.
     """
-    sizes = np.linalg.solve(root, own)
+    sizes = np.linalg.solve(root, moves)
     slopes = max(float(np.trace(sizes.T @ curve @ sizes)) / len(root), TINY)
     forces = away @ curve
     squares = np.maximum(np.einsum("kp,kp->k", forces, away), 0.0)
@@ -376,9 +376,9 @@ def _dispersion(iterates: Sequence[Iterate], *, asked: bool) -> float:
     return math.sqrt(noise / curve) if clear and curve > TINY else first.scale
 
 
-def _weights(sds: Floats, there: Floats) -> Floats:
-    """Return inverse-variance weights. there: 0 excludes an iterate, 1 includes it."""
-    inverse = there * sds**-2.0
+def _weights(sds: Floats, used: Floats) -> Floats:
+    """Return inverse-variance weights. used: 0 excludes an iterate, 1 includes it."""
+    inverse = used * sds**-2.0
     return np.asarray(inverse / inverse.sum())
 
 
@@ -859,10 +859,10 @@ def no_hope(release: Quadratic, noise_multiplier: float, prior: Normals | None) 
     Empty where one may come. As on a Newton path: where rows would not stand out of less noise than
     that, and not of as much. noise_multiplier: of all rounds together. prior: as in `verdict`.
     """
-    left = noise_multiplier / release.noise_multiplier
+    noise = noise_multiplier / release.noise_multiplier
     few, usual = (
         verdict(replace(quieter(release, 1.0 / part), noise_multiplier=LEAST_MULTIPLIER), prior)
-        for part in (left * newton_path.BETTER_THAN_EXPECTED, left)
+        for part in (noise * newton_path.BETTER_THAN_EXPECTED, noise)
     )
     # what else is wrong may be mended by the places and clips of later rounds
     return few.short if few.lasting == usual.lasting == "noise" else ""
@@ -988,12 +988,12 @@ def _on_the_way(rows: Rows, p: int) -> tuple[Floats, Floats]:
     Where the likelihood is not quadratic the job's own count: what is released of it holds nearby,
     and a prior may keep the posterior far from where the likelihood is highest.
     """
-    start, own = rows.start[:p], rows.prior[:p]
+    start, prior = rows.start[:p], rows.prior[:p]
     if rows.family.quadratic:
         return start, np.full(p, newton_path.RANGE**-2)
     wide = LARGEST_PREDICTOR**-2
-    precision = own + wide
-    return (own * rows.prior_mean[:p] + wide * start) / precision, precision
+    precision = prior + wide
+    return (prior * rows.prior_mean[:p] + wide * start) / precision, precision
 
 
 def publish(

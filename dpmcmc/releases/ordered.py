@@ -46,16 +46,16 @@ def coordinates(place: Floats, white: Whitening) -> Floats:
     """
     eta, sd = predictors(place, white)
     size, mean, covariance = white.by_intercept()
-    whole, slopes, along = spread_out(len(eta), len(mean)), place[len(eta) :], np.zeros(len(mean))
+    expand, slopes, along = spread_out(len(eta), len(mean)), place[len(eta) :], np.zeros(len(mean))
     if sd > 0.0:
         along[1:] = covariance[1:, 1:] @ slopes / sd
     covariance = covariance - np.outer(along, along)
     curve, held = np.zeros((len(place), len(place))), np.zeros((len(place), len(place)))
     for node, weight in zip(NODES, WEIGHTS, strict=True):
-        own = weight * information(eta[:, None] - sd * node)[..., 0]
+        of_cuts = weight * information(eta[:, None] - sd * node)[..., 0]
         row = mean + node * along
-        curve += size * (whole.T @ np.kron(own, covariance + np.outer(row, row)) @ whole)
-        held += whole.T @ np.kron(own, white.held) @ whole
+        curve += size * (expand.T @ np.kron(of_cuts, covariance + np.outer(row, row)) @ expand)
+        held += expand.T @ np.kron(of_cuts, white.held) @ expand
     least = LEAST_CURVE * float(np.abs(curve).max()) + TINY
     sizes = np.diag(1.0 / np.sqrt(np.maximum(np.diag(curve), least)))
     return limited(np.asarray(sizes @ inverse_root(sizes @ curve @ sizes, 0.0)), held)
@@ -69,9 +69,9 @@ def first_cuts(iterate: Iterate, rows: float, cuts: int) -> Floats:
     """
     place, sums, inverse = iterate.place[:cuts], iterate.sums, np.linalg.inv(iterate.root)
     expected_shares, density = probabilities(place), expit(place) * expit(-place)
-    own = information(place[:, None])[..., 0]
-    seen = (inverse.T @ sums.curvature @ inverse)[:cuts, :cuts] / rows
-    weight = float(np.clip(np.trace(seen) / np.trace(own), LEAST_WEIGHT, 1.0))
+    expected = information(place[:, None])[..., 0]
+    released = (inverse.T @ sums.curvature @ inverse)[:cuts, :cuts] / rows
+    weight = float(np.clip(np.trace(released) / np.trace(expected), LEAST_WEIGHT, 1.0))
     steps = -np.tril(np.ones((cuts + 1, cuts)), -1) / density  # (k + 1, k): relative frequencies
     change = expected_shares[:, None] * (steps - expected_shares @ steps) @ inverse.T[:cuts]
     change /= rows * weight
@@ -88,9 +88,9 @@ def in_order(before: Floats, after: Floats, cuts: int) -> Floats:
     gaps = np.maximum(np.diff(after[:cuts]), LEFT * np.diff(before[:cuts]))
     gaps = np.maximum(gaps, LEAST_GAP)
     moved = np.concatenate(([0.0], np.cumsum(gaps)))
-    made = after.copy()
-    made[:cuts] = moved + (after[:cuts].mean() - moved.mean())
-    return made
+    ordered = after.copy()
+    ordered[:cuts] = moved + (after[:cuts].mean() - moved.mean())
+    return ordered
 
 
 def changes(place: Floats, white: Whitening, moves: Floats) -> float:

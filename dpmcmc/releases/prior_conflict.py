@@ -56,11 +56,11 @@ def _pulls(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats,
     numbers = _of_all(release, loose)
     if not numbers.any():
         return np.zeros(p), precision**-0.5
-    own = _Held(release, mean, np.diag(precision), numbers)
-    if not own.conflict:
+    actual = _Held(release, mean, np.diag(precision), numbers)
+    if not actual.conflict:
         return np.zeros(p), precision**-0.5
     wide = _Held(release, mean, _roomy(release, precision), numbers)
-    moved = np.abs(own.place - wide.place) / own.sds
+    moved = np.abs(actual.place - wide.place) / actual.sds
     pulls = np.where(numbers & (moved > MAX_PULL) & (not wide.conflict), moved, 0.0)
     return pulls, np.maximum(WIDE_ENOUGH * np.abs(wide.place - mean), precision**-0.5)
 
@@ -78,11 +78,11 @@ class _Held:
         root, power = release.root, release.tempering
         score, noise = quadratic.agreed(release)
         likelihoods = release.likelihoods(release.curvature[None], noise)
-        whole, gain = (power * matrices[0] for matrices in likelihoods)
-        covariance = np.linalg.inv(whole)
+        likelihood, gain = (power * matrices[0] for matrices in likelihoods)
+        covariance = np.linalg.inv(likelihood)
         rows, back = release.place + root @ (covariance @ (gain @ score)), np.linalg.inv(root)
-        both = np.linalg.inv(even(back.T @ whole @ back + precision))
-        self.place = both @ (back.T @ (whole @ (back @ rows)) + precision @ mean)
+        both = np.linalg.inv(even(back.T @ likelihood @ back + precision))
+        self.place = both @ (back.T @ (likelihood @ (back @ rows)) + precision @ mean)
         self.sds = np.sqrt(np.maximum(np.diag(both), TINY))
         some = np.ix_(looked, looked)
         unit = np.linalg.cholesky(even(np.linalg.inv(precision))[some])
@@ -111,19 +111,19 @@ def _roomy(release: Quadratic, precision: Floats) -> Floats:
     wider[np.ix_(loose, loose)] = (vectors / np.sqrt(part)) @ vectors.T
     if release.ordered:  # a shift of the middle moves all cuts alike
         cuts = release.classes
-        own = np.diag(1.0 / np.append(1.0, precision[cuts:]))
-        wide = wider @ own @ wider
+        prior = np.diag(1.0 / np.append(1.0, precision[cuts:]))
+        widened = wider @ prior @ wider
         variances = np.diag(1.0 / precision)
-        variances[:cuts, :cuts] += middle @ (wide - own) @ middle
-        variances[cuts:, cuts:] = wide[1:, 1:]
+        variances[:cuts, :cuts] += middle @ (widened - prior) @ middle
+        variances[cuts:, cuts:] = widened[1:, 1:]
         return np.asarray(np.linalg.inv(variances))
     precisions = np.zeros((len(precision), len(precision)))
     precisions[range(len(precision)), range(len(precision))] = precision
     for k in range(0, d * release.classes, d):
-        own = np.diag(1.0 / precision[k : k + d])
-        wide = wider @ own @ wider
-        wide[0, 0] += middle @ (wide - own) @ middle
-        precisions[k : k + d, k : k + d] = np.linalg.inv(wide)
+        prior = np.diag(1.0 / precision[k : k + d])
+        widened = wider @ prior @ wider
+        widened[0, 0] += middle @ (widened - prior) @ middle
+        precisions[k : k + d, k : k + d] = np.linalg.inv(widened)
     return precisions
 
 

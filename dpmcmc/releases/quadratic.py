@@ -303,8 +303,8 @@ class Quadratic(Record):
     @property
     def unseen(self) -> float:
         """Largest undetected clipping bias, in sds of a coefficient's score."""
-        own = max(float(np.trace(self.noise)) / len(self.place), 0.0)
-        return self.unseen_sd / max(math.sqrt(own + self.unsure_sd**2), TINY)
+        variance = max(float(np.trace(self.noise)) / len(self.place), 0.0)
+        return self.unseen_sd / max(math.sqrt(variance + self.unsure_sd**2), TINY)
 
     @property
     def residual_sd(self) -> float:
@@ -403,8 +403,8 @@ class Quadratic(Record):
             prior_alone = Mixture(self, *self._posterior_given(nothing, powers, prior, pull), last)
             return self._smoothed(prior_alone, precision[:p], random)
         score, noise = agreed(self)
-        whole, gain = self.likelihoods(curves, noise, prior)
-        likelihood = whole, gain @ score
+        precisions, gain = self.likelihoods(curves, noise, prior)
+        likelihood = precisions, gain @ score
         kinds = categories.of(self, mean[:p], precision[:p])
         if kinds is not None:
             middle = float(np.mean(powers))
@@ -430,14 +430,14 @@ class Quadratic(Record):
             return mixture
         back = np.linalg.inv(self.root)
         halves = np.linalg.inv(mixture.roots) @ back
-        whole = turned(halves) @ halves
-        pulled = (whole @ (self.place + mixture.means @ self.root.T)[..., None])[..., 0]
-        own = range(len(precision))
-        whole[:, own, own] -= np.where(curves.penalised, precision, 0.0)
-        whole, pulled = (np.repeat(part, SDS, axis=0) for part in (whole, pulled))
-        sds = curves.sds(whole, pulled, random)
-        whole[:, own, own] += curves.precisions(sds)
-        roots = roots_of(whole)
+        precisions = turned(halves) @ halves
+        pulled = (precisions @ (self.place + mixture.means @ self.root.T)[..., None])[..., 0]
+        diagonal = range(len(precision))
+        precisions[:, diagonal, diagonal] -= np.where(curves.penalised, precision, 0.0)
+        precisions, pulled = (np.repeat(part, SDS, axis=0) for part in (precisions, pulled))
+        sds = curves.sds(precisions, pulled, random)
+        precisions[:, diagonal, diagonal] += curves.precisions(sds)
+        roots = roots_of(precisions)
         means = (roots @ (turned(roots) @ pulled[..., None]))[..., 0]
         return Mixture(self, (means - self.place) @ back.T, back @ roots, mixture.last, sds)
 
@@ -451,12 +451,12 @@ class Quadratic(Record):
             return precision
         p, back = len(self.place), np.linalg.inv(self.root)
         score, noise = agreed(self)
-        whole, gain = self.likelihoods(self.curvature[None], noise)
-        whole = self.part * (back.T @ whole @ back)
-        pulled = self.part * (gain @ score) @ back + (whole @ self.place)
+        precisions, gain = self.likelihoods(self.curvature[None], noise)
+        precisions = self.part * (back.T @ precisions @ back)
+        pulled = self.part * (gain @ score) @ back + (precisions @ self.place)
         others = np.where(curves.penalised, 0.0, precision[:p])
-        whole[:, range(p), range(p)] += others
-        sds = curves.sds(whole, pulled + others * mean[:p], None)
+        precisions[:, range(p), range(p)] += others
+        sds = curves.sds(precisions, pulled + others * mean[:p], None)
         held = precision.copy()
         held[:p] = np.where(curves.penalised, curves.precisions(sds)[0], precision[:p])
         return held
@@ -494,8 +494,8 @@ class Quadratic(Record):
         if not directions.shape[1]:
             return curves
         parts = random.uniforms((len(curves), directions.shape[1]))
-        left = np.sqrt(MIN_CURVATURE_LEFT + (1.0 - MIN_CURVATURE_LEFT) * parts)
-        shrink = np.eye(len(directions)) - (directions * (1.0 - left)[:, None]) @ directions.T
+        kept = np.sqrt(MIN_CURVATURE_LEFT + (1.0 - MIN_CURVATURE_LEFT) * parts)
+        shrink = np.eye(len(directions)) - (directions * (1.0 - kept)[:, None]) @ directions.T
         return np.asarray(shrink @ curves @ shrink)
 
     def _variance(self, half: Floats, inverse: Floats, prior: Floats | None = None) -> Floats:
@@ -513,12 +513,12 @@ class Quadratic(Record):
         if not self.robust:
             ways = turned(inverse) @ vectors
             few_rows = FEW_ROWS * len(self.place) / max(self.rows, 1)
-            asked = np.full(values.shape, few_rows)
+            floor = np.full(values.shape, few_rows)
             if not self.several_rows:
-                asked = np.maximum(FEW_EVENTS / self._events(ways), asked)
+                floor = np.maximum(FEW_EVENTS / self._events(ways), floor)
             if prior is not None:
-                asked = np.maximum(np.einsum("kpi,pq,kqi->ki", ways, prior, ways) / RULING, asked)
-            least = np.clip(asked, LEAST_PART, 1.0)
+                floor = np.maximum(np.einsum("kpi,pq,kqi->ki", ways, prior, ways) / RULING, floor)
+            least = np.clip(floor, LEAST_PART, 1.0)
         kept = np.clip(values, least, most)
         return np.asarray((directions * kept[:, None]) @ turned(directions))
 
@@ -588,9 +588,9 @@ class Quadratic(Record):
         curves = half @ turned(half)
         variance = self._variance(half, inverse, prior) + noise
         gain = turned(np.asarray(np.linalg.solve(variance, curves), np.float64))
-        whole = even(gain @ curves)
-        cut = self._within(whole)
-        return (whole, gain) if cut is None else (cut, cut @ turned(inverse) @ inverse)
+        precisions = even(gain @ curves)
+        cut = self._within(precisions)
+        return (precisions, gain) if cut is None else (cut, cut @ turned(inverse) @ inverse)
 
     def _within(self, matrices: Floats) -> Floats | None:
         """Return matrices (k, p, p) by u, limited to what all rows together allow, or None.
@@ -607,12 +607,12 @@ class Quadratic(Record):
         likelihood: precisions, and those times means. Means have the mean of the powers (k,): a
         prior that is far from the rows would else scatter them.
         """
-        (whole, pulled), middle = likelihood, float(np.mean(powers))
-        roots = roots_of(prior + middle * whole)
+        (precisions, pulled), middle = likelihood, float(np.mean(powers))
+        roots = roots_of(prior + middle * precisions)
         pulled = (middle * pulled + pull)[..., None]
         means = np.asarray((roots @ (turned(roots) @ pulled))[..., 0])
         if self.scaled:
-            roots = roots_of(prior + powers[:, None, None] * whole)
+            roots = roots_of(prior + powers[:, None, None] * precisions)
         return means, roots
 
 
@@ -666,8 +666,10 @@ class Mixture:
 
     def completed(self, coefficients: Floats, which: Any, random: RandomSource) -> Floats:
         """Return positions (n, d): coefficients (n, p), log scale if estimated, sds of smooths."""
-        own = self._completed(coefficients, which, random)
-        return own if self.beside is None else np.column_stack((own, self.beside[which]))
+        positions = self._completed(coefficients, which, random)
+        if self.beside is None:
+            return positions
+        return np.column_stack((positions, self.beside[which]))
 
     def _completed(self, coefficients: Floats, which: Any, random: RandomSource) -> Floats:
         """Return positions (n, d) without sds of smooths."""
@@ -675,9 +677,9 @@ class Mixture:
             means, roots = self._all()
             covariances, normals = roots @ turned(roots), random.normals((len(coefficients),))
             gains = np.linalg.solve(covariances[:, :-1, :-1], covariances[:, :-1, -1:])[..., 0]
-            left = covariances[:, -1, -1] - (gains * covariances[:, -1, :-1]).sum(axis=1)
+            variances = covariances[:, -1, -1] - (gains * covariances[:, -1, :-1]).sum(axis=1)
             away = ((coefficients - means[which, :-1]) * gains[which]).sum(axis=1)
-            logs = means[which, -1] + away + np.sqrt(np.maximum(left[which], 0.0)) * normals
+            logs = means[which, -1] + away + np.sqrt(np.maximum(variances[which], 0.0)) * normals
             return np.column_stack((coefficients, logs))
         if self.last is None:
             return coefficients
@@ -698,23 +700,25 @@ class Mixture:
         weights = scales.weights(release.scales, release.taus, release.tau_sds)
         back, squares = np.linalg.inv(release.root), np.zeros(len(moves))
         part = random.uniforms((len(moves),))
-        own = moves.shape[1] / (
+        scatter = moves.shape[1] / (
             release.rows * release.tempering
         )  # how far draws are from their mean
         for k, weight in enumerate(weights):
             away = moves + back @ (release.place - release.places[k])
             if release.robust:
-                off = (self._added(away, k) - own) * (release.scales[0] / release.scales[k]) ** 2
+                off = (self._added(away, k) - scatter) * (
+                    release.scales[0] / release.scales[k]
+                ) ** 2
             else:
                 off = np.einsum("mp,pq,mq->m", away, release.curvature, away) / release.rows
-                off = np.maximum(off, 0.0) - own * max(release.inflation, LEAST_INFLATION)
+                off = np.maximum(off, 0.0) - scatter * max(release.inflation, LEAST_INFLATION)
                 off, part = (
                     off * (release.residual_sd / release.scales[k]) ** 2,
                     np.ones(len(moves)),
                 )
             square = release.taus[k] ** 2
-            left = np.maximum(square - part * off, MIN_SQUARE_LEFT * square)
-            squares += weight * release.scales[k] ** 2 * left
+            net = np.maximum(square - part * off, MIN_SQUARE_LEFT * square)
+            squares += weight * release.scales[k] ** 2 * net
         noise = float(
             np.linalg.norm(weights * release.tau_sds * (release.scales * release.taus) ** 2)
         )

@@ -112,8 +112,8 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     values, vectors = np.linalg.eigh(release.curvature)
     moved = np.maximum(values, 0.0) * _rescaled(release) ** 2
     if not release.robust:  # what is small beside the posterior's width does no harm
-        whole = np.maximum(values, 0.0) * max(release.inflation, 1.0) + release.unsure_sd**2
-        moved = moved + MAX_BENT**2 * whole
+        variances = np.maximum(values, 0.0) * max(release.inflation, 1.0) + release.unsure_sd**2
+        moved = moved + MAX_BENT**2 * variances
     surprise = (vectors.T @ turned) ** 2 / np.maximum(allowed + moved, TINY)
     surprise[unmoved(release, vectors)] = 0.0  # there the posterior is as wide as need be
     surprise[parted(release, vectors)] = 0.0  # and there it is that of the last look
@@ -130,8 +130,8 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     step = step - np.linalg.solve(release.root, last)
     stretch = float(np.linalg.norm(step @ release.counting()))
     blur = edge / max(float(np.median(values)), 1e-6 * edge, TINY)
-    own = safe if release.robust else safe * max(release.inflation, 1.0)  # as intervals have it
-    ratio = release.unsure_sd**2 / np.maximum(own, TINY)
+    by_rows = safe if release.robust else safe * max(release.inflation, 1.0)  # as intervals have it
+    ratio = release.unsure_sd**2 / np.maximum(by_rows, TINY)
     share = float(np.mean(ratio / (1.0 + ratio)))
     arrived = jump <= 1.0 and stretch <= (SKEWED_LAST_STEP if release.skewed else MAX_LAST_STEP)
     if release.log_scale:  # from afar even the last look's curvature is another one
@@ -317,8 +317,8 @@ def _unsure(release: Quadratic, step: Floats, precision: Floats | None) -> float
     values, vectors = np.linalg.eigh(release.curvature)
     values = np.maximum(values, 0.0)
     likelihood = values**2 / (values + noise)
-    whole = (vectors * likelihood) @ vectors.T + release.root.T @ (prior[:, None] * release.root)
-    sizes, ways = np.linalg.eigh(whole)
+    total = (vectors * likelihood) @ vectors.T + release.root.T @ (prior[:, None] * release.root)
+    sizes, ways = np.linalg.eigh(total)
     spread = ways / np.sqrt(np.maximum(sizes, TINY**0.25 + RIDGE * sizes[-1]))
     return max(release.changes(spread.T), release.changes(step[None]))
 
@@ -379,8 +379,8 @@ def _widest(release: Quadratic, values: Floats, vectors: Floats, edge: float) ->
     """
     safe = np.maximum(values, max(edge, TINY**0.5))
     noisy = safe**2 / (safe + release.unsure_sd**2)
-    own, variances = (_variances(release, vectors, part) for part in (safe, noisy))
-    looked, d = variances > NOISY_DIRECTION_RATIO**2 * own, len(release.whitening)
+    quiet, variances = (_variances(release, vectors, part) for part in (safe, noisy))
+    looked, d = variances > NOISY_DIRECTION_RATIO**2 * quiet, len(release.whitening)
     if release.indicators is None:
         looked[:] = True
     else:
@@ -400,8 +400,8 @@ def _variances(release: Quadratic, vectors: Floats, values: Floats) -> Floats:
         return np.asarray(((release.root @ vectors) ** 2 / values).sum(axis=1))
     p, root = len(release.place), release.root
     held = release.held(release.place, np.full(p, TINY))
-    whole = (vectors * values) @ vectors.T + root.T @ (held[:, None] * root)
-    return np.asarray(np.einsum("pi,pi->p", root @ np.linalg.inv(whole), root))
+    total = (vectors * values) @ vectors.T + root.T @ (held[:, None] * root)
+    return np.asarray(np.einsum("pi,pi->p", root @ np.linalg.inv(total), root))
 
 
 def _change(release: Quadratic, step: Floats) -> float:

@@ -83,9 +83,9 @@ class Reach:
         As parts of what there is between a clip and the last length they grow no more with the
         clip, so that each is a bound of those that follow.
         """
-        left, unsure = self.left(clips)
+        bounds, sds = self.left(clips)
         room = np.maximum(self.last - clips, 0.0)
-        part = (np.maximum(left, 0.0) + EXCLUDED * unsure) / np.maximum(room, TINY)
+        part = (np.maximum(bounds, 0.0) + EXCLUDED * sds) / np.maximum(room, TINY)
         return np.asarray(np.minimum.accumulate(part) * room)
 
 
@@ -146,14 +146,14 @@ def _farthest_count(mean: Floats, spread: Floats, scale: float, most: float) -> 
     half = 0.5 * min(max(float(spread[0, 0]), 0.0), MOST_SPREAD)
     about, variance = positive_moments(np.clip(mean[:1] + half, *FARTHEST_LOG_RATE))
     zero = float(averaged(mean[1:, None], spread[1:, 1:, None])[1][0, 0])
-    told = max((1.0 - zero) * float(variance[0]), LEAST_SHARE)
-    own = max(zero * (1.0 - zero), LEAST_SHARE)
+    of_count = max((1.0 - zero) * float(variance[0]), LEAST_SHARE)
+    of_zero = max(zero * (1.0 - zero), LEAST_SHARE)
     middle = float(about[0])
     if scale**2 < zero + CALM**2 * (1.0 - zero):
         rate = math.exp(float(np.clip(mean[0] + half, *FARTHEST_LOG_RATE)))
         most = min(most, _largest_count(rate, math.inf))
-    count = max(most - middle, middle - 1.0) ** 2 / told + zero * zero / own
-    return _bounded(math.sqrt(0.5 * max(count, (1.0 - zero) ** 2 / own)))
+    count = max(most - middle, middle - 1.0) ** 2 / of_count + zero * zero / of_zero
+    return _bounded(math.sqrt(0.5 * max(count, (1.0 - zero) ** 2 / of_zero)))
 
 
 def _beside_scale(place: Floats, white: Whitening, root: Floats) -> tuple[float, float, Floats]:
@@ -166,8 +166,8 @@ def _beside_scale(place: Floats, white: Whitening, root: Floats) -> tuple[float,
     first = second[0] * has_intercept(white)
     mean, square = float(place[:-1] @ first), float(place[:-1] @ second @ place[:-1])
     part, last = root[:-1], root[-1]
-    own, cross = float(np.trace(part.T @ second @ part)), float(first @ part @ last)
-    inner = np.array([[own, cross], [cross, float(last @ last)]])
+    of_predictor, cross = float(np.trace(part.T @ second @ part)), float(first @ part @ last)
+    inner = np.array([[of_predictor, cross], [cross, float(last @ last)]])
     return mean, max(square - mean * mean, 0.0), inner
 
 
@@ -197,10 +197,10 @@ def farthest_apart(
     half *= family.link == "log"  # by which the mean response is more than that of a mean row
     eta = min(max(mean + shift_of(family) + half, low), high)
     shaped, scale = cast("ShapedFamily", family), math.exp(float(place[-1]))
-    there = max(float(shaped.mean_of(np.array([eta]))[0]), LEAST_RATE)
+    mean_response = max(float(shaped.mean_of(np.array([eta]))[0]), LEAST_RATE)
     # hardly any row exceeds what a scale says that was fitted to them
-    both = np.clip(ends, *shaped.tails(there, scale, BEYOND))
-    psi = shaped.score(both, np.full(2, there), scale)
+    both = np.clip(ends, *shaped.tails(mean_response, scale, BEYOND))
+    psi = shaped.score(both, np.full(2, mean_response), scale)
     lengths = np.sqrt(np.maximum(np.einsum("km,kj,jm->m", psi, inner, psi), 0.0))
     return _bounded(float(lengths.max()) / math.sqrt(len(place)))
 

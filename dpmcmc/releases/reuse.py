@@ -58,12 +58,12 @@ def reused(
     Raises SpecError where the job names one that is not of these columns.
     """
     options: Any = spec.sampler
-    asked = getattr(options, "whitening", None)
-    if asked == FRESH or not hasattr(options, "whitening"):
+    named = getattr(options, "whitening", None)
+    if named == FRESH or not hasattr(options, "whitening"):
         return spec, ""
     same = [release for release in earlier if _same_columns(design, release)]
-    if asked is not None:
-        if asked not in {release.name for release in same}:
+    if named is not None:
+        if named not in {release.name for release in same}:
             raise SpecError(POINTER, _unknown(same))
         return spec, ""
     best = min(same, key=lambda release: release.noise_multiplier, default=None)
@@ -121,10 +121,10 @@ def in_order(white: Whitening, made: Design, wanted: Design) -> Whitening:
 
     Raises SpecError where they are not the same columns, or the numbers are none.
     """
-    own = _columns(made)
+    columns = _columns(made)
     if not _alike(made, wanted):
         raise SpecError(POINTER, "is of other columns: " + ", ".join(made.parameters))
-    order = [own.index(column) for column in _columns(wanted)]
+    order = [columns.index(column) for column in _columns(wanted)]
     both = np.ix_(order, order)
     return checked(
         Whitening(white.root[order], white.known[both], white.sd, white.held[both]), len(order)
@@ -149,5 +149,5 @@ def checked(white: Whitening, dimension: int) -> Whitening:
 def passed_on(given: Any, kind: type[Any]) -> dict[str, Any]:
     """Return the whitening named in `given` as an option of `kind`; empty if it has none."""
     known = {field.name for field in fields(kind)}
-    asked = getattr(given, "whitening", None)
-    return {"whitening": asked} if "whitening" in known and asked is not None else {}
+    whitening = getattr(given, "whitening", None)
+    return {"whitening": whitening} if "whitening" in known and whitening is not None else {}

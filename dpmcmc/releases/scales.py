@@ -27,10 +27,10 @@ def best_cut(noise: float) -> float:
 
     noise: sd of the noise of a mean square, over that of the rows' part, for a cut of 1.
     """
-    own, others = clipped_square_variance(TRIED_CUTS), (noise * TRIED_CUTS**2) ** 2
-    variance = (own + others) / (2.0 * inner(TRIED_CUTS)) ** 2
+    by_rows, by_noise = clipped_square_variance(TRIED_CUTS), (noise * TRIED_CUTS**2) ** 2
+    variance = (by_rows + by_noise) / (2.0 * inner(TRIED_CUTS)) ** 2
     good = TRIED_CUTS[variance <= VARIANCE_TOLERANCE * variance.min()].max()
-    quiet = TRIED_CUTS[others <= UNHEARD**2 * own]
+    quiet = TRIED_CUTS[by_noise <= UNHEARD**2 * by_rows]
     return float(max([min(good, UNCUT), *quiet]))
 
 

@@ -33,8 +33,8 @@ def shift(
     their noise. slope: (k, k), the mean weighted slope. heaviest: largest weight of a row.
     """
     first, q = (part[..., 0] for part in probabilities(eta[:, None]))
-    own = np.diag(q) - np.outer(q, q)
-    weight = float(np.clip(np.trace(slope) / np.trace(own), LEAST_WEIGHT, heaviest))
+    of_model = np.diag(q) - np.outer(q, q)
+    weight = float(np.clip(np.trace(slope) / np.trace(of_model), LEAST_WEIGHT, heaviest))
     least = np.maximum(sd / weight, LEAST_SHARE)
     shares = np.maximum(q + residual / weight, least)
     rest = max(float(first - residual.sum() / weight), float(least.max()))

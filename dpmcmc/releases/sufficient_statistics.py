@@ -190,9 +190,9 @@ class Sums:
         prior = mixtures.prior_of(
             mean[:d] - self.start[:d], precision[:d], log_variance, self.covariates
         )
-        made = METHODS[self.method](self.noisy, prior, self.ones, random)
-        fitted = tuple(made.means.mean(axis=0).tolist()), made.r_hat
-        return Conditional(made, self.start, self.known, replace(self, found=fitted))
+        mixture = METHODS[self.method](self.noisy, prior, self.ones, random)
+        fitted = tuple(mixture.means.mean(axis=0).tolist()), mixture.r_hat
+        return Conditional(mixture, self.start, self.known, replace(self, found=fitted))
 
 
 def judge(release: Sums, _: tuple[Floats, Floats] | None) -> Judged:
@@ -203,10 +203,10 @@ def judge(release: Sums, _: tuple[Floats, Floats] | None) -> Judged:
     values = np.maximum(values, LEAST_FACTOR * max(float(values[-1]), release.edge))
     variance = 1.0 if release.known else left_over(release.noisy, theta)
     noise = noise_of(total, theta)
-    own = np.einsum("dk,k,dk->d", vectors, variance / values, vectors)
-    more = np.einsum("dk,k,dk->d", vectors, noise / values**2, vectors)
-    share = float(np.mean(more / (own + more)))
-    problem, fault, times = _problem(release, theta, own + more, vectors, values, r_hat)
+    by_rows = np.einsum("dk,k,dk->d", vectors, variance / values, vectors)
+    by_noise = np.einsum("dk,k,dk->d", vectors, noise / values**2, vectors)
+    share = float(np.mean(by_noise / (by_rows + by_noise)))
+    problem, fault, times = _problem(release, theta, by_rows + by_noise, vectors, values, r_hat)
     if problem:
         return Judged(False, share, problem, fault, times)
     remarks = "the sums stand out of their noise; intervals include it"
@@ -216,7 +216,7 @@ def judge(release: Sums, _: tuple[Floats, Floats] | None) -> Judged:
 def _problem(
     release: Sums,
     theta: Floats,
-    whole: Floats,
+    variances: Floats,
     vectors: Floats,
     values: Floats,
     r_hat: float,
@@ -227,21 +227,21 @@ def _problem(
     least = float(values[0])
     if least < LEAST_CLEAR * release.edge:
         problem = "the noise of X'X hides some direction of the columns"
-        seen = least > release.edge  # of what is not, nobody knows how small it is
-        return problem, "noise", LEAST_CLEAR * release.edge / least if seen else None
+        clear = least > release.edge  # of what is not, nobody knows how small it is
+        return problem, "noise", LEAST_CLEAR * release.edge / least if clear else None
     if not release.known:
-        left, noise = squares_left(release.noisy, theta)
-        if not left > CLEAR_SQUARES * noise:
+        residual, noise = squares_left(release.noisy, theta)
+        if not residual > CLEAR_SQUARES * noise:
             problem = (
                 "the noise of y'y hides how large residuals are (log_sigma): give noise_scale where"
                 " it is known"
             )
-            return problem, "noise", CLEAR_SQUARES * noise / left if left > noise else None
+            return problem, "noise", CLEAR_SQUARES * noise / residual if residual > noise else None
     if release.method == "mcmc_fixeds":
         total = release.noisy.total
         left_out = noise_of(total, theta) - total.sds[1] ** 2
         ignored = np.einsum("dk,k,dk->d", vectors, left_out / values**2, vectors)
-        if float((ignored / whole).max()) > MAX_IGNORED:
+        if float((ignored / variances).max()) > MAX_IGNORED:
             return "the method takes X'X to be exact, and its noise counts here", "method", None
     return "", "", None
 
@@ -305,10 +305,10 @@ def settle(
         raise SpecError("/sampler/algorithm", f"sufficient_statistics {message}")
     if options.method not in METHODS:
         raise SpecError("/sampler/method", f"must be one of {', '.join(METHODS)}")
-    there = len(facts.holders) or 1
-    if options.num_holders not in (None, 1, there):
-        message = f"must be 1, for the sums of all rows, or {there}, the dataset's data holders"
-        if there == 1:
+    holders = len(facts.holders) or 1
+    if options.num_holders not in (None, 1, holders):
+        message = f"must be 1, for the sums of all rows, or {holders}, the dataset's data holders"
+        if holders == 1:
             message = "must be 1 or left out: the dataset was declared to have one data holder"
         raise SpecError("/sampler/num_holders", message)
     _check_prior_of_covariates(options)
@@ -385,9 +385,9 @@ def sd_inflation(
 def poor(options: SufficientStatisticsOptions, facts: Facts, noise_multiplier: float) -> bool:
     """Return whether X'X is expected to stay below its noise."""
     precision = facts.assumptions.guess.precision - np.diag(facts.prior)
-    seen = np.linalg.eigvalsh(precision) / (options.group or 1)
-    edge = largest_noise(len(seen), _noise(options, facts, noise_multiplier)[0])
-    return bool(LEAST_CLEAR * edge > float(np.median(seen)))
+    expected = np.linalg.eigvalsh(precision) / (options.group or 1)
+    edge = largest_noise(len(expected), _noise(options, facts, noise_multiplier)[0])
+    return bool(LEAST_CLEAR * edge > float(np.median(expected)))
 
 
 def publish(
@@ -410,10 +410,10 @@ def publish(
     noisy = statistics.release_all(
         list(parts), bounds, noise_multiplier, random, squares=group == 1, group=group
     )
-    given = options.covariance_scale, options.covariance_degrees
+    chosen = options.covariance_scale, options.covariance_degrees
     scale, degrees = (
         default if value is None else value
-        for value, default in zip(given, (SMALL_SPREAD, DEGREES), strict=True)
+        for value, default in zip(chosen, (SMALL_SPREAD, DEGREES), strict=True)
     )
     sums = Sums(noisy, options.method, rows.start, rows.known, rows.ones, (scale, degrees))
     return sums.posterior(*rows.prior, random)

@@ -86,11 +86,11 @@ def whiten(
         blocks = data.blocks(size).map(partial(_block, root, unit_rows, mean_rows))
         sums = release(blocks, d, n, caps, z, random, gaps=data.gaps)
         sd = sums.sds[1] / sums.rows
-        seen, back = sums.curvature / sums.rows, np.linalg.inv(root)
-        floor = saturated(root.T @ firm @ root, seen, largest_noise(d, sd))
+        moments, back = sums.curvature / sums.rows, np.linalg.inv(root)
+        floor = saturated(root.T @ firm @ root, moments, largest_noise(d, sd))
         held = back.T @ at_least(root.T @ held @ root, floor) @ back
-        firm = back.T @ above(seen, CLEAR * math.sqrt(2.0 * d) * sd) @ back
-        root, known = rounder(root, known, seen, sd)
+        firm = back.T @ above(moments, CLEAR * math.sqrt(2.0 * d) * sd) @ back
+        root, known = rounder(root, known, moments, sd)
         root = limited(root, held)
         cap = CUT_RATIO * d
     return Whitening(root, known, sd, held)
@@ -170,8 +170,8 @@ def beside(white: Whitening, scale: float) -> Whitening:
 
 def _block(root: Floats, unit_rows: int, mean_rows: float, rows: HeldRows) -> Block:
     """Return one block's statistics by units, in the coordinates of root."""
-    seen = root.T @ rows.x
-    block = Block(seen, (seen,), (), np.zeros(0), rows.counted)
+    whitened = root.T @ rows.x
+    block = Block(whitened, (whitened,), (), np.zeros(0), rows.counted)
     return by_unit(block, rows.x, unit_rows, mean_rows)
 
 

@@ -76,8 +76,8 @@ class Given:
         else:  # a score is weighted once; with the square of this row_norm a slope would be twice
             times, least = weight, np.maximum(weight, MIN_WEIGHT)
             row_norm, spread, curved = least * at.row_norm, at.spread, least * at.curved
-        asked = replace(at, eta=eta, row_norm=row_norm, spread=spread, curved=curved)
-        terms = self.family.terms(_with(answer, beside), asked)
+        evaluation = replace(at, eta=eta, row_norm=row_norm, spread=spread, curved=curved)
+        terms = self.family.terms(_with(answer, beside), evaluation)
         return Terms(times * terms.psi, root * terms.root, root * terms.noise, terms.square)
 
     @property
@@ -145,8 +145,8 @@ class Given:
         """Return the statistics of rows whose scale is no unit of their predictors."""
         eta, least = at.eta.copy(), np.maximum(weight, MIN_WEIGHT)
         eta[0] += offset
-        asked = replace(at, eta=eta, curved=at.curved / least)
-        terms, root = self.family.terms(answer, asked), np.sqrt(weight)
+        evaluation = replace(at, eta=eta, curved=at.curved / least)
+        terms, root = self.family.terms(answer, evaluation), np.sqrt(weight)
         return Terms(weight * terms.psi, root * terms.root, root * terms.noise, terms.square)
 
     def _scaled(
@@ -237,7 +237,7 @@ def packing(
             shift, moved = shift + log_middle(time), True
     elif design.kind == "trials":
         trials = design.usual_trials, design.most_trials
-    given = Given(family, shift, 0.5 * (low + high), high, moved=moved, trials=trials)
+    extended = Given(family, shift, 0.5 * (low + high), high, moved=moved, trials=trials)
 
     def responses(table: Table, y: Floats) -> Floats:
         """Return responses (m, 3) or (m, 4), packed with offsets, weights and trials or events."""
@@ -258,7 +258,7 @@ def packing(
             parts = [y, offset, weight, design.besides(table)]
         return np.stack(parts, axis=1)
 
-    return given, responses
+    return extended, responses
 
 
 def log_middle(time: NumberColumn) -> float:

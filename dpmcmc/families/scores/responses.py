@@ -37,10 +37,10 @@ class Response:
 
     def mean(self, eta: Floats, sds: Floats) -> Floats:
         """Return means at predictors (draw, ...), given sds of the noise (draw,)."""
-        there = self.expected(eta)
+        means = self.expected(eta)
         if self.times is None:
-            return there
-        return there * self.times(sds).reshape(-1, *(1,) * (there.ndim - 1))
+            return means
+        return means * self.times(sds).reshape(-1, *(1,) * (means.ndim - 1))
 
     def ratios(self, difference: Floats, sds: Floats) -> tuple[Floats, str]:
         """Return ratios (draw,) for differences of predictors, and the name of the quantity."""

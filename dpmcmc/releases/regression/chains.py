@@ -101,9 +101,9 @@ class Chains:
         """Update the residual variance: Algorithm 15."""
         step = np.exp(self.log_step) * self.random.normals(self.variance.shape)
         proposal = self.variance + step * self.prior.scale / (self.prior.shape + 1.0)
-        there, proposal = proposal > 0.0, np.where(proposal > 0.0, proposal, self.variance)
+        positive, proposal = proposal > 0.0, np.where(proposal > 0.0, proposal, self.variance)
         log_ratio = self._log_variance(proposal) - self._log_variance(self.variance)
-        chance, taken = decided(np.where(there, log_ratio, -np.inf), self.random)
+        chance, taken = decided(np.where(positive, log_ratio, -np.inf), self.random)
         self.variance = np.where(taken, proposal, self.variance)
         if adapt:
             self.log_step += self.rate() * (chance - TARGET_VARIANCE)

@@ -128,8 +128,8 @@ def informed(
             if known is None:
                 raise ValueError("the squares of the responses must have been released")
             return known
-        left = sums.squares[0] - theta @ (2.0 * sums.moments[0] - sums.gram[0] @ theta)
-        return max(float(left) / rows, least)
+        residual = sums.squares[0] - theta @ (2.0 * sums.moments[0] - sums.gram[0] @ theta)
+        return max(float(residual) / rows, least)
 
     variance = variance_at(np.zeros(noisy.gram.shape[-1]))
     normal = fixed_s_fast(noisy, prior, variance)
@@ -181,8 +181,8 @@ def _log_density(turned: _Turned, sd: float, prior: Prior, log_variance: Floats)
     normal, weighted, total = _posterior_at(turned, sd, prior, np.exp(log_variance))
     errors = (np.log(total) + turned.moments**2 / total).sum(axis=(-1, -2))
     gain = np.linalg.slogdet(normal.covariance)[1] + (weighted * normal.mean).sum(axis=-1)
-    own = -prior.shape * log_variance - prior.scale * np.exp(-log_variance)
-    return np.asarray(0.5 * (gain - errors) + own)
+    log_prior = -prior.shape * log_variance - prior.scale * np.exp(-log_variance)
+    return np.asarray(0.5 * (gain - errors) + log_prior)
 
 
 def _nodes(turned: _Turned, sd: float, prior: Prior, middle: float) -> tuple[Floats, Floats]:
@@ -192,8 +192,8 @@ def _nodes(turned: _Turned, sd: float, prior: Prior, middle: float) -> tuple[Flo
     for _ in range(LOOKS):
         nodes = np.linspace(low, high, COARSE)
         density = np.stack([_log_density(turned, sd, prior, node) for node in nodes])
-        there = density > density.max(axis=0) + math.log(LEAST_DENSITY)
+        likely = density > density.max(axis=0) + math.log(LEAST_DENSITY)
         step = (high - low) / (COARSE - 1)
-        low = np.where(there, nodes, np.inf).min(axis=0) - step
-        high = np.where(there, nodes, -np.inf).max(axis=0) + step
+        low = np.where(likely, nodes, np.inf).min(axis=0) - step
+        high = np.where(likely, nodes, -np.inf).max(axis=0) + step
     return np.linspace(low, high, GRID), (high - low) / (GRID - 1)

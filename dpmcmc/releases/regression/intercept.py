@@ -80,11 +80,11 @@ class WithIntercept(Chains):
         proposal, log_size, log_ratio = moved(self.scatter, degrees, self.random)
         log_ratio += 0.5 * (rows - d - 2.0) * log_size  # rows - 1 degrees of freedom
         log_ratio -= 0.5 * np.einsum("bde,bjde->bj", precision, proposal - self.scatter)
-        whole = self._whole(proposal, self.middle)
-        log_ratio += self.log_likelihood(whole) - self.log_likelihood(self.gram)
+        gram = self._whole(proposal, self.middle)
+        log_ratio += self.log_likelihood(gram) - self.log_likelihood(self.gram)
         chance, taken = decided(log_ratio, self.random)
         self.scatter = np.where(taken[..., None, None], proposal, self.scatter)
-        self.gram = np.where(taken[..., None, None], whole, self.gram)
+        self.gram = np.where(taken[..., None, None], gram, self.gram)
         self.accepted += taken
         if adapt:
             self.log_degrees -= self.rate() * (chance - TARGET_GRAM)
@@ -95,14 +95,14 @@ class WithIntercept(Chains):
         rows = self.noisy.rows
         size = np.exp(self.log_move) * self.noisy.sds[0] / rows
         proposal = self.middle + size[..., None] * self.random.normals(self.middle.shape)
-        whole = self._whole(self.scatter, proposal)
+        gram = self._whole(self.scatter, proposal)
         away, was = proposal - self.mean[:, None], self.middle - self.mean[:, None]
         change = np.einsum("bde,bjd,bje->bj", precision, away, away)
         change -= np.einsum("bde,bjd,bje->bj", precision, was, was)
-        log_ratio = self.log_likelihood(whole) - self.log_likelihood(self.gram)
+        log_ratio = self.log_likelihood(gram) - self.log_likelihood(self.gram)
         chance, taken = decided(log_ratio - 0.5 * rows * change, self.random)
         self.middle = np.where(taken[..., None], proposal, self.middle)
-        self.gram = np.where(taken[..., None, None], whole, self.gram)
+        self.gram = np.where(taken[..., None, None], gram, self.gram)
         if adapt:
             self.log_move += self.rate() * (chance - TARGET_GRAM)
 

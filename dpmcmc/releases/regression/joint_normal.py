@@ -38,9 +38,9 @@ class Gibbs:
         if self.noisy.squares is None:
             raise ValueError("the squares of the responses must have been released")
         d = len(self.prior.mean)
-        whole = np.concatenate([self.noisy.gram, self.noisy.moments[..., None]], axis=-1)
+        first = np.concatenate([self.noisy.gram, self.noisy.moments[..., None]], axis=-1)
         last = np.concatenate([self.noisy.moments, self.noisy.squares[..., None]], axis=-1)
-        self._flat = svec(np.concatenate([whole, last[..., None, :]], axis=-2))
+        self._flat = svec(np.concatenate([first, last[..., None, :]], axis=-2))
         self._variances = self._noise(d)
         self._draw_parameters(_made_positive(matrix_of(self._flat.sum(axis=1), d + 1)))
 
@@ -66,19 +66,19 @@ class Gibbs:
         drawn = svec(joint)[:, None] * rows[:, None] + svec(turned)
         errors = np.sqrt(self._variances) * self.random.normals(drawn.shape)
         away = self._flat - drawn - errors
-        own, sums = _fourth(joint), drawn
+        fourth, sums = _fourth(joint), drawn
         for same in np.unique(rows):
             which = rows == same
-            whole = same * own + np.eye(own.shape[-1]) * self._variances
-            solved = np.linalg.solve(whole, np.swapaxes(away[:, which], -1, -2))
-            sums[:, which] += np.swapaxes(same * own @ solved, -1, -2)
+            covariance = same * fourth + np.eye(fourth.shape[-1]) * self._variances
+            solved = np.linalg.solve(covariance, np.swapaxes(away[:, which], -1, -2))
+            sums[:, which] += np.swapaxes(same * fourth @ solved, -1, -2)
         return matrix_of(sums.sum(axis=1), joint.shape[-1])
 
     def _joint(self) -> Floats:
         """Return the covariance (B, d + 1, d + 1) of a row (x, y)."""
         with_y = self.covariance @ self.theta[..., None]
-        own = (self.theta[:, None] @ with_y)[..., 0] + self.variance[:, None]
-        last = np.concatenate([np.swapaxes(with_y, -1, -2), own[..., None]], axis=-1)
+        of_y = (self.theta[:, None] @ with_y)[..., 0] + self.variance[:, None]
+        last = np.concatenate([np.swapaxes(with_y, -1, -2), of_y[..., None]], axis=-1)
         return np.concatenate([np.concatenate([self.covariance, with_y], axis=-1), last], axis=-2)
 
     def _draw_parameters(self, sums: Floats) -> None:
@@ -90,10 +90,10 @@ class Gibbs:
         precision = prior.precision + gram
         weighted = moments + prior.precision @ prior.mean
         mean = np.linalg.solve(precision, weighted[..., None])[..., 0]
-        own = float(prior.mean @ prior.precision @ prior.mean)
-        left = np.maximum(squares + own - (weighted * mean).sum(axis=-1), 0.0)
-        shape = np.full(len(left), prior.shape + 0.5 * rows)
-        self.variance = (prior.scale + 0.5 * left) / gammas(shape, self.random)
+        by_prior = float(prior.mean @ prior.precision @ prior.mean)
+        residual = np.maximum(squares + by_prior - (weighted * mean).sum(axis=-1), 0.0)
+        shape = np.full(len(residual), prior.shape + 0.5 * rows)
+        self.variance = (prior.scale + 0.5 * residual) / gammas(shape, self.random)
         self.mean = np.asarray(mean, np.float64)
         self.upper = np.asarray(np.swapaxes(np.linalg.cholesky(precision), -1, -2), np.float64)
         normals = np.linalg.solve(self.upper, self.random.normals((*mean.shape, 1)))[..., 0]

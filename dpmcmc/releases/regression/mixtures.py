@@ -46,8 +46,8 @@ def adassp(
     """Return adaSSP's estimates (..., d), sums and ridges added over holders. See ridges."""
     d = noisy.gram.shape[-1]
     ridge = ridges(noisy, least, failure).sum(axis=-1)
-    whole = noisy.gram.sum(axis=-3) + ridge[..., None, None] * np.eye(d)
-    return np.asarray(np.linalg.solve(whole, noisy.moments.sum(axis=-2)[..., None])[..., 0])
+    ridged = noisy.gram.sum(axis=-3) + ridge[..., None, None] * np.eye(d)
+    return np.asarray(np.linalg.solve(ridged, noisy.moments.sum(axis=-2)[..., None])[..., 0])
 
 
 PARTS = 512  # normals of a mixture
@@ -112,11 +112,11 @@ def ada_ssp(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> Mixtur
     """Return adaSSP's estimate with the sd of noise and residuals, without its ridge bias."""
     total = noisy.total
     theta = adassp(noisy)
-    whole = total.gram[0] + float(ridges(noisy).sum()) * np.eye(len(theta))
+    ridged = total.gram[0] + float(ridges(noisy).sum()) * np.eye(len(theta))
     variance = left_over(noisy, theta) if prior.shape < KNOWN else 1.0
     values, vectors = nearest(total.gram[0])
     rows = (vectors * (variance * values)) @ vectors.T
-    back = np.linalg.inv(whole)
+    back = np.linalg.inv(ridged)
     spread = back @ (rows + noise_of(total, theta) * np.eye(len(theta))) @ back
     return _one_normal(theta, 0.5 * (spread + spread.T), _variances(noisy, prior, theta, random))
 
@@ -130,7 +130,7 @@ def mcmc_fixed_s(noisy: Noisy, prior: Prior, _: bool, random: RandomSource) -> M
 
 def mcmc_normal_x(noisy: Noisy, prior: Prior, ones: bool, random: RandomSource) -> Mixture:
     """Return the posterior of MCMC-normalX, with or without a column of ones."""
-    own, prior = prior, with_squares(noisy, prior)
+    of_job, prior = prior, with_squares(noisy, prior)
     if ones:
         less = replace(prior, spread=prior.spread[1:, 1:], degrees=prior.degrees - 1.0)
         walk: chains.Chains = intercept.WithIntercept(_many(noisy), less, random, True)
@@ -145,7 +145,7 @@ def mcmc_normal_x(noisy: Noisy, prior: Prior, ones: bool, random: RandomSource) 
                 precisions.append(walk.conditional())
                 variances.append(walk.variance)
     means, uppers = (np.concatenate(part) for part in zip(*precisions, strict=True))
-    variance = _as_told(noisy, own, means[..., 0], np.concatenate(variances), random)
+    variance = _as_told(noisy, of_job, means[..., 0], np.concatenate(variances), random)
     return Mixture(means[..., 0], np.linalg.inv(uppers), variance, _mixing(thetas))
 
 
@@ -184,10 +184,10 @@ def squares_left(noisy: Noisy, theta: Floats) -> tuple[float, float]:
     total = noisy.total
     if total.squares is None:
         raise ValueError("the squares of the responses must have been released")
-    left = total.squares[0] - theta @ (2.0 * total.moments[0] - total.gram[0] @ theta)
+    residual = total.squares[0] - theta @ (2.0 * total.moments[0] - total.gram[0] @ theta)
     size = float(theta @ theta)
     noise = total.sds[2] ** 2 + 4.0 * size * total.sds[1] ** 2 + size**2 * total.sds[0] ** 2
-    return float(left), math.sqrt(noise)
+    return float(residual), math.sqrt(noise)
 
 
 def left_over(noisy: Noisy, theta: Floats) -> float:
@@ -223,18 +223,18 @@ def log_variances(noisy: Noisy, prior: Prior, theta: Floats) -> tuple[Floats, Fl
     The squares that are left at theta are normal about the rows' number times the variance; where
     noise hides them, what is told is no more than that the variance is not above the noise.
     """
-    rows, (left, noise) = float(noisy.rows.sum()), squares_left(noisy, theta)
+    rows, (rest, noise) = float(noisy.rows.sum()), squares_left(noisy, theta)
     middle, wide = prior.log_variance or (0.0, 1.0)
-    most = math.log(max((left + REACH * noise) / rows, SMALLEST)) + REACH * math.sqrt(2.0 / rows)
+    most = math.log(max((rest + REACH * noise) / rows, SMALLEST)) + REACH * math.sqrt(2.0 / rows)
     low, high = middle - REACH * wide, max(middle + REACH * wide, most)
     for _ in range(LOOKS):
         logs = np.linspace(low, high, GRID)
         squares = rows * np.exp(logs)
         spread = noise**2 + 2.0 * squares**2 / rows
-        density = -0.5 * ((left - squares) ** 2 / spread + np.log(spread))
+        density = -0.5 * ((rest - squares) ** 2 / spread + np.log(spread))
         density -= 0.5 * ((logs - middle) / wide) ** 2
-        there, step = density > density.max() - FARTHEST, logs[1] - logs[0]
-        low, high = float(logs[there].min() - step), float(logs[there].max() + step)
+        likely, step = density > density.max() - FARTHEST, logs[1] - logs[0]
+        low, high = float(logs[likely].min() - step), float(logs[likely].max() + step)
     weights = np.exp(density - density.max())
     return logs, np.asarray(weights / weights.sum())
 

@@ -196,9 +196,9 @@ def _cells(
     with np.errstate(all="ignore"):
         size = np.sqrt(np.einsum("dn,dn->n", x, x))
         factor = CLIP_MARGIN / np.maximum(size, bounds[0])
-        there = np.where(np.isfinite(size) & np.isfinite(y), 2.0**digits, 0.0)
+        scales = np.where(np.isfinite(size) & np.isfinite(y), 2.0**digits, 0.0)
         rows = np.vstack([x * factor, np.clip(y / bounds[1], -1.0, 1.0)])
-    rounded = whole(rows, there).reshape(d + 1, n // group, group).sum(axis=2)
+    rounded = whole(rows, scales).reshape(d + 1, n // group, group).sum(axis=2)
     sums = rounded @ rounded.T
     parts = [upper(sums[:d, :d]), sums[:d, d]]
     yield np.concatenate([*parts, sums[d:, d]] if squares else parts)
