@@ -24,33 +24,35 @@ def plain(value: T, *, to_float: bool = False, depth: int = DEPTH) -> T:
     floats hold floats. What is neither stays as it is. to_float: whether whole numbers become
     floats as well.
     """
-    made: Any = value
+    result: Any = value
     if is_number(value):
-        whole = isinstance(value, int | np.integer) and not to_float
-        made = int(made) if whole else float(made)
+        integral = isinstance(value, int | np.integer) and not to_float
+        result = int(result) if integral else float(result)
     elif isinstance(value, str):
-        made = str.__str__(value)
+        result = str.__str__(value)
     elif depth > 0 and type(value) in (tuple, list):
-        items = [plain(item, to_float=to_float, depth=depth - 1) for item in made]
-        made = items if isinstance(value, list) else tuple(items)
+        items = [plain(item, to_float=to_float, depth=depth - 1) for item in result]
+        result = items if isinstance(value, list) else tuple(items)
     elif depth > 0 and type(value) is dict:
-        made = {key: plain(item, to_float=to_float, depth=depth - 1) for key, item in made.items()}
+        result = {
+            key: plain(item, to_float=to_float, depth=depth - 1) for key, item in result.items()
+        }
     elif depth > 0 and is_dataclass(value) and not isinstance(value, type):
         floats = _float_fields(type(value))
-        given = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        values = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
         changed = {
             name: plain(item, to_float=name in floats, depth=depth - 1)
-            for name, item in given.items()
+            for name, item in values.items()
         }
-        made = replace(made, **changed)
-    return made  # type: ignore[no-any-return]
+        result = replace(result, **changed)
+    return result  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=256)
 def _float_fields(kind: type) -> frozenset[str]:
     """Return the names of a dataclass's fields that are declared as floats, or lists of them."""
     leaves = {name: _leaves(hint) for name, hint in get_type_hints(kind).items()}
-    return frozenset(name for name, own in leaves.items() if float in own and int not in own)
+    return frozenset(name for name, types in leaves.items() if float in types and int not in types)
 
 
 def _leaves(hint: Any) -> set[Any]:

@@ -143,7 +143,7 @@ def _from_table(text: str) -> SchemaFile:
     separator = max("\t;,|", key=lambda sign: len(_known(header_line.split(sign))))
     reader = csv.reader(io.StringIO("\n".join(lines[first:]), newline=""), delimiter=separator)
     problems, columns, places = list[Problem](), list[dict[str, Any]](), list[int]()
-    header, seen, before = list[str](), dict[str, int](), first
+    header, first_lines, before = list[str](), dict[str, int](), first
     try:
         for row in reader:
             line, before = before + 1, first + reader.line_num
@@ -157,7 +157,7 @@ def _from_table(text: str) -> SchemaFile:
                 column, wrong = _column(dict(zip(header, cells, strict=False)), line)
                 if any(cells[len(header) :]):
                     wrong.append(Problem(line, "line", "has more fields than the header"))
-                same = seen.setdefault(column["name"], line)
+                same = first_lines.setdefault(column["name"], line)
                 if column["name"] and same != line:
                     wrong.append(Problem(line, "name", f"is declared by line {same} as well"))
                 problems += wrong
@@ -193,8 +193,8 @@ def _column(cells: Mapping[str, str], line: int) -> tuple[dict[str, Any], list[P
         """Record a problem of one field of this line."""
         problems.append(Problem(line, field, message))
 
-    made: dict[str, Any] = {"name": cells.get("name", "")}
-    if not made["name"]:
+    column: dict[str, Any] = {"name": cells.get("name", "")}
+    if not column["name"]:
         wrong("name", "is needed")
     kind, categories = _kind(cells), _items(cells.get("categories", ""))
     if kind is None:
@@ -202,30 +202,30 @@ def _column(cells: Mapping[str, str], line: int) -> tuple[dict[str, Any], list[P
         word = cells.get("type", "")
         wrong("type", f"must be one of {known}{near(word.lower(), TYPES) if word else ''}")
     else:
-        made["type"] = "number" if kind == "integer" else kind
+        column["type"] = "number" if kind == "integer" else kind
     dated = kind == "date"
     for field in ("lower", "upper"):
         if word := cells.get(field, ""):
-            made[field], message = _bound(word, dated=dated)
+            column[field], message = _bound(word, dated=dated)
             if message:
                 wrong(field, message)
     if categories:
-        made["categories"] = categories
+        column["categories"] = categories
     missing = cells.get("missing", "")
     if missing.lower() in YES:
-        made["missing"] = True
+        column["missing"] = True
     elif missing.lower() not in NO:
-        made["missing"] = _bounds(missing, wrong, "missing", dated=dated)
-    whole = cells.get("integer", "").lower()
-    if whole not in (*YES, *NO, "1", "0"):
+        column["missing"] = _bounds(missing, wrong, "missing", dated=dated)
+    integer = cells.get("integer", "").lower()
+    if integer not in (*YES, *NO, "1", "0"):
         wrong("integer", "must be true or false")
-    if kind == "integer" or (kind == "number" and whole in (*YES, "1")):
-        made["integer"] = True
+    if kind == "integer" or (kind == "number" and integer in (*YES, "1")):
+        column["integer"] = True
     if spikes := cells.get("spikes", ""):
-        made["spikes"] = _bounds(spikes, wrong, "spikes", dated=dated)
+        column["spikes"] = _bounds(spikes, wrong, "spikes", dated=dated)
     if description := cells.get("description", ""):
-        made["description"] = description
-    return made, problems
+        column["description"] = description
+    return column, problems
 
 
 def _kind(cells: Mapping[str, str]) -> str | None:
@@ -248,7 +248,7 @@ def _items(cell: str) -> list[str]:
             listed = None
         if isinstance(listed, list):
             return [item if isinstance(item, str) else json.dumps(item) for item in listed]
-    sign = next((one for one in BETWEEN if one in cell), "|")
+    sign = next((mark for mark in BETWEEN if mark in cell), "|")
     return [item.strip() for item in cell.split(sign) if item.strip()]
 
 

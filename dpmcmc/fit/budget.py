@@ -295,8 +295,8 @@ class Budget:
         if not begins(taken.event, drawn):
             raise ValueError("what was drawn is not how the call's event begins")
         taken.use()
-        whole, some = (entry_cost(self._terms, event) for event in (taken.event, drawn))
-        rest = [part or 0 for part in whole.beyond(some).vector]
+        total, part_drawn = (entry_cost(self._terms, event) for event in (taken.event, drawn))
+        rest = [part or 0 for part in total.beyond(part_drawn).vector]
         with self._lock, self._newest() as before:
             returned = before.returned or (0,) * len(rest)
             returned = tuple(map(add, returned, rest))
@@ -532,43 +532,43 @@ def _written(file: Path, terms: FilterTerms, spent: _Spent) -> Path:
         handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(file)) from None
-    made = Path(name)
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as text:
             json.dump(head | facts, text, indent=1)
             text.flush()
             os.fsync(text.fileno())
     except BaseException:
-        made.unlink()
+        temporary.unlink()
         raise
-    return made
+    return temporary
 
 
 def _create(file: Path, terms: FilterTerms, spent: _Spent) -> None:
     """Write a new budget file. Raises FileExistsError where one exists, or OSError."""
     if file.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
-    made = _written(file, terms, spent)
-    with made.open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # until it has one name alone
+    temporary = _written(file, terms, spent)
+    with temporary.open("rb") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # until it has one name alone
         try:
-            os.link(made, file)
+            os.link(temporary, file)
         except FileExistsError:
             raise FileExistsError(f"{file} is there already: Budget.load reads it") from None
         finally:
-            made.unlink()
-            fcntl.flock(held, fcntl.LOCK_UN)
+            temporary.unlink()
+            fcntl.flock(handle, fcntl.LOCK_UN)
     _sync_folder(file)
 
 
 def _replace(file: Path, terms: FilterTerms, spent: _Spent) -> None:
     """Replace the facts in a locked file atomically."""
-    made = _written(file, terms, spent)
+    temporary = _written(file, terms, spent)
     try:
-        made.chmod(file.stat().st_mode & 0o777)
-        made.replace(file)
+        temporary.chmod(file.stat().st_mode & 0o777)
+        temporary.replace(file)
     except BaseException:
-        made.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     _sync_folder(file)
 

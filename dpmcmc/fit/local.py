@@ -100,8 +100,8 @@ def _tell(text: str) -> None:
 def _bar(share: float, elapsed: float) -> str:
     """Return the text of the progress bar."""
     full = round(WIDTH * share)
-    left = elapsed * (1.0 / share - 1.0)
-    return f"[{'#' * full}{'.' * (WIDTH - full)}] {share:4.0%}  {left:4.0f} s left"
+    seconds_left = elapsed * (1.0 / share - 1.0)
+    return f"[{'#' * full}{'.' * (WIDTH - full)}] {share:4.0%}  {seconds_left:4.0f} s left"
 
 
 SPOOLED_NUMBERS = 2**24  # 128 MiB, above which rows that come in batches are not held in memory
@@ -222,10 +222,10 @@ def sample(
     known = check_call(schema, budget, random, progress).with_max_rows(max_rows)
     check_accepted(accept_low_quality)
     delta = usual_delta(known, budget) if delta is None else delta
-    asked: Any = epsilon  # a mapping is read by PrivacySpec, and the plan checks it
-    privacy = PrivacySpec(delta=delta, epsilon=asked, noise_multiplier=noise_multiplier)
-    given = _model(known, formula, family, prior, model)
-    spec, planned = _planned(known, given, sampler, privacy, spend, whitening)
+    any_epsilon: Any = epsilon  # a mapping is read by PrivacySpec, and the plan checks it
+    privacy = PrivacySpec(delta=delta, epsilon=any_epsilon, noise_multiplier=noise_multiplier)
+    model_of_job = _model(known, formula, family, prior, model)
+    spec, planned = _planned(known, model_of_job, sampler, privacy, spend, whitening)
     check_rows(known, planned)
     yes_or_no = planned.spec.model.formula if planned.spec.model.family == "logistic" else None
     read = columns_read(make_design(known, planned.spec.model.formula), planned.spec.model)
@@ -306,10 +306,10 @@ def plan(
         return planned_job(formula.with_max_rows(max_rows), schema)
     known = check_call(schema, None, None).with_max_rows(max_rows)
     delta = usual_delta(known, None) if delta is None else delta
-    asked: Any = epsilon  # a mapping is read by PrivacySpec, and the plan checks it
-    privacy = PrivacySpec(delta=delta, epsilon=asked, noise_multiplier=noise_multiplier)
-    given = _model(known, formula, family, prior, model)
-    return _planned(known, given, sampler, privacy, spend, whitening)[1]
+    any_epsilon: Any = epsilon  # a mapping is read by PrivacySpec, and the plan checks it
+    privacy = PrivacySpec(delta=delta, epsilon=any_epsilon, noise_multiplier=noise_multiplier)
+    model_of_job = _model(known, formula, family, prior, model)
+    return _planned(known, model_of_job, sampler, privacy, spend, whitening)[1]
 
 
 def _planned(
@@ -370,9 +370,9 @@ def modelled(schema: Schema, formula: object, family: str | None, prior: Prior) 
         raise SpecError("/model/formula", FORMULA)
     if family is not None:
         return ModelSpec(family=family, formula=formula, prior=prior)
-    asked = family_by(formula)
-    if asked is not None:
-        return ModelSpec(family=asked, formula=formula, prior=prior)
+    named = family_by(formula)
+    if named is not None:
+        return ModelSpec(family=named, formula=formula, prior=prior)
     response = formula.partition("~")[0].strip()
     if response:
         token = parse(formula, tuple(column.name for column in schema.columns)).response
@@ -535,10 +535,10 @@ def _with_whitening(spec: JobSpec, whitening: object) -> tuple[JobSpec, tuple[Ea
     options: Any = spec.sampler
     if not hasattr(options, "whitening"):
         raise SpecError(POINTER, f"{options.algorithm} uses none; noisy_quadratic does")
-    own = whitening.spec
+    earlier = whitening.spec
     whitening.whitening(whitening.design)  # it has one
-    given = Earlier("given", own.model.formula, whitened_at(own))
-    return replace(spec, sampler=replace(options, whitening=given.name)), (given,)
+    release = Earlier("given", earlier.model.formula, whitened_at(earlier))
+    return replace(spec, sampler=replace(options, whitening=release.name)), (release,)
 
 
 def _options(sampler: AlgorithmOptions | str | None) -> AlgorithmOptions:
@@ -550,12 +550,12 @@ def _options(sampler: AlgorithmOptions | str | None) -> AlgorithmOptions:
         return AutoOptions()
     if not isinstance(sampler, str | type) and hasattr(sampler, "algorithm"):
         return sampler
-    sampler, given = algorithm_of(sampler) if isinstance(sampler, str) else (sampler, {})
+    sampler, options_given = algorithm_of(sampler) if isinstance(sampler, str) else (sampler, {})
     if not isinstance(sampler, str) or sampler not in ALGORITHMS:
         names = ", ".join(["auto", *ALGORITHMS])
         guess = near(str(sampler), ALGORITHMS)
         raise SpecError("/sampler", f"must be options, or one of {names}{guess}")
-    options: AlgorithmOptions = ALGORITHMS[sampler].options(**given)
+    options: AlgorithmOptions = ALGORITHMS[sampler].options(**options_given)
     return options
 
 
@@ -644,7 +644,7 @@ def _days(column: DateColumn, values: Sequence[object]) -> NDArray[np.float64]:
         none = np.array([is_missing(value) or value == "" for value in array], np.bool_)
         known = {value: column.number_of(value) for value in set(array[~none])}
         days = np.array(
-            [known[value] if there else 0.0 for value, there in zip(array, ~none, strict=True)],
+            [known[value] if present else 0.0 for value, present in zip(array, ~none, strict=True)],
             np.float64,
         )
     lacking, wrong = int(none.sum()), int(np.isnan(days[~none]).sum())
@@ -666,8 +666,8 @@ def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float
         if array.dtype == object:
             numbers = np.array([np.nan if is_missing(value) else float(value) for value in array])
             for short in {value.dtype for value in array if isinstance(value, np.floating)}:
-                own = np.array([getattr(value, "dtype", None) == short for value in array])
-                numbers = np.where(own, column.declared(numbers, short), numbers)
+                short_ones = np.array([getattr(value, "dtype", None) == short for value in array])
+                numbers = np.where(short_ones, column.declared(numbers, short), numbers)
         else:
             numbers = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -675,8 +675,8 @@ def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float
             raise ValueError(f"column {name!r} has dates or times, and {DATES}") from None
         message = "give numbers, or declare its categories"
         raise ValueError(f"column {name!r} has values that are no numbers: {message}") from None
-    there = ~np.isnan(numbers) if column.empty else np.ones(len(numbers), np.bool_)
-    if not np.isfinite(numbers[there]).all():
+    present = ~np.isnan(numbers) if column.empty else np.ones(len(numbers), np.bool_)
+    if not np.isfinite(numbers[present]).all():
         message = (
             f"declare that values may be missing: missing={{{name!r}: True}}, or give a code in"
             f" their place: missing={{{name!r}: [code]}}"

@@ -196,15 +196,15 @@ def _released(
     white: Whitening | None,
 ) -> Iterator[Released[NDArray[np.float64]]]:
     """Yield independent draws from the posterior given one release of the rows."""
-    release, options, own = RELEASES[spec.sampler.algorithm], spec.sampler, spec
+    release, options, original = RELEASES[spec.sampler.algorithm], spec.sampler, spec
     spec = replace(spec, model=release.model(spec.model))
     model, steps, chains = MODELS[spec.model.family], options.num_steps, options.num_chains
     if steps is None or chains is None:
         raise SpecError("/sampler", "is not resolved")
     if release.opened is not None:
-        given = source if release.streams else source.whole(columns_read(design, spec.model))
-        rows = release.opened(design, spec, given)
-        del given
+        opened = source if release.streams else source.whole(columns_read(design, spec.model))
+        rows = release.opened(design, spec, opened)
+        del opened
     else:
         rows = model.target(design, spec, source.whole(columns_read(design, spec.model)), 1)
     del source
@@ -213,7 +213,7 @@ def _released(
     z, form = spec.privacy.noise_multiplier or 0.0, model.form(design, spec)
     if release.in_rounds is not None and (getattr(options, "rounds", None) or 1) > 1:
         rounds = release.in_rounds(rows, form.max_row_norm, options, z, random)
-        posterior = _until_reliable(design.schema, own, rounds).own_posterior(random)
+        posterior = _until_reliable(design.schema, original, rounds).own_posterior(random)
     else:
         posterior = release.publish(rows, form.max_row_norm, options, z, random)
     del rows  # no key and no row of them is needed for what follows from released numbers

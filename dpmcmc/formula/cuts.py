@@ -31,7 +31,7 @@ def spread_out(cuts: int, columns: int) -> Floats:
 
     cuts: k. columns: d, of the design, so that p = k + d - 1.
     """
-    whole = np.zeros((cuts, columns, cuts + columns - 1))
-    whole[range(cuts), 0, range(cuts)] = 1.0
-    whole[:, range(1, columns), range(cuts, cuts + columns - 1)] = -1.0
-    return whole.reshape(cuts * columns, -1)
+    matrix = np.zeros((cuts, columns, cuts + columns - 1))
+    matrix[range(cuts), 0, range(cuts)] = 1.0
+    matrix[:, range(1, columns), range(cuts, cuts + columns - 1)] = -1.0
+    return matrix.reshape(cuts * columns, -1)

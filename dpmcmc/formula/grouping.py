@@ -90,7 +90,7 @@ class Grouping:
     @property
     def slopes(self) -> tuple[str, ...]:
         """Names of the groups' effects on a slope; none where it differs by no group."""
-        return tuple(f"{one}:{self.slope}" for one in self.levels_of_effects if self.slope)
+        return tuple(f"{effect}:{self.slope}" for effect in self.levels_of_effects if self.slope)
 
     @property
     def effects(self) -> tuple[str, ...]:
@@ -108,11 +108,11 @@ class Grouping:
 
     def joined(self, codes: list[NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return (n,), the group of codes of each column (n,); -1 where one is no code."""
-        group, there = np.zeros(len(codes[0]), np.int64), np.ones(len(codes[0]), np.bool_)
-        for own, count in zip(codes, self.levels, strict=True):
-            there &= (own >= 0) & (own < count)
-            group = group * count + own
-        return np.where(there, group, -1)
+        group, known = np.zeros(len(codes[0]), np.int64), np.ones(len(codes[0]), np.bool_)
+        for code, count in zip(codes, self.levels, strict=True):
+            known &= (code >= 0) & (code < count)
+            group = group * count + code
+        return np.where(known, group, -1)
 
     def or_new(self, codes: list[NDArray[np.int64]]) -> NDArray[np.int64]:
         """Return (n,), the group of codes of each column (n,), of which some may be no code.
@@ -229,11 +229,11 @@ def _slope_of(
     groups: as the formula has them.
     """
     terms = [part.strip() for part in re.split(r"\+(?![^(`]*[)`])", effect)]
-    whole = " + ".join(f"({before} {on} {after})" for before, on, after in groups)
+    bars = " + ".join(f"({before} {on} {after})" for before, on, after in groups)
     if "0" in terms or re.search(r"-\s*1", effect):
         those = re.sub(r"\s*-\s*1", "", " + ".join(part for part in terms if part != "0"))
         message = f"slopes that differ by group go with levels that do: write ({those} || {name})"
-        raise SpecError(POINTER, f"{whole}: {message}")
+        raise SpecError(POINTER, f"{bars}: {message}")
     slopes = [part for part in terms if part != "1"]
     if not slopes:
         return ""
@@ -242,7 +242,7 @@ def _slope_of(
             f"one slope may differ by group: write ({slopes[0]} {bar} {name}), and {slopes[1]}:h"
             " for slopes by few categories h"
         )
-        raise SpecError(POINTER, f"{whole}: {message}")
+        raise SpecError(POINTER, f"{bars}: {message}")
     slope = slopes[0]
     for spelled in (slope, unwritten(slope)):
         if spelled in numbers:
@@ -252,7 +252,7 @@ def _slope_of(
         f" ({effect} {bar} {name}) where {slope} is a number, and {slope}:h by few categories h"
         " where it is not"
     )
-    raise SpecError(POINTER, f"{whole}: {message}")
+    raise SpecError(POINTER, f"{bars}: {message}")
 
 
 def _column_of_groups(schema: Schema, name: str, whole: str) -> BinaryColumn | CategoryColumn:

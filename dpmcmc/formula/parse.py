@@ -239,15 +239,15 @@ def _kept(side: Any, key: str, python_text: str, names: dict[str, str]) -> tuple
         return terms
     columns = {stand_in: unwritten(name) for stand_in, name in names.items()}
     factors = " ".join(str(factor.expr) for term in side for factor in term.factors)
-    there = {columns.get(match[0]) for match in _WORDS.finditer(factors)}
+    mentioned = {columns.get(match[0]) for match in _WORDS.finditer(factors)}
     for match in _WORDS.finditer(python_text.partition("~")[2]):
         name = columns.get(match[0])
-        if name is not None and name not in there:
+        if name is not None and name not in mentioned:
             raise SpecError(POINTER, f"{name} is taken away, and no term has it: leave it out")
     first = {name: stand_in for stand_in, name in reversed(columns.items())}
     merged = _WORDS.sub(lambda match: first.get(columns.get(match[0], ""), match[0]), python_text)
-    left = set(map(_unquoted, _terms(_sides(merged)[key], names)))
-    return tuple(term for term in terms if _unquoted(term) in left)
+    kept = set(map(_unquoted, _terms(_sides(merged)[key], names)))
+    return tuple(term for term in terms if _unquoted(term) in kept)
 
 
 def _unquoted(term: Term) -> frozenset[Token]:

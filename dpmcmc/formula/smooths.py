@@ -31,7 +31,7 @@ def is_smooth(variable: Variable) -> bool:
 
 def check_smooths(terms: Sequence[Sequence[Variable]]) -> None:
     """Refuse smooth terms within other terms, and two of one column. Raises SpecError."""
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for term in terms:
         for variable in term:
             if not is_smooth(variable):
@@ -40,9 +40,9 @@ def check_smooths(terms: Sequence[Sequence[Variable]]) -> None:
                 column = written(variable.columns[0])
                 message = f"a smooth is a term of its own: write ns({column}, df=4) in products"
                 raise SpecError(POINTER, f"{variable.label}: {message}")
-            if variable.columns[0] in seen:
+            if variable.columns[0] in earlier:
                 raise SpecError(POINTER, f"{variable.label}: this column has a smooth already")
-            seen.add(variable.columns[0])
+            earlier.add(variable.columns[0])
 
 
 def smooths_of(terms: Sequence[tuple[Factor, ...]]) -> tuple[Smooth, ...]:

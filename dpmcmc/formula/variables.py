@@ -136,13 +136,13 @@ TREATMENT = 'give a column and, where it is not the first declared one, its refe
 def _categories(schema: Schema, call: Call) -> Variable:
     """Return the variable of C(g), C(g, ref="b") or C(g, Treatment("b")). Raises SpecError."""
     name = call.column(call.arguments[0]) if call.arguments else None
-    given = [*call.arguments[1:], *(call.options[key] for key in call.options if key == "ref")]
-    if name is None or len(given) > 1 or set(call.options) - {"ref"}:
+    references = [*call.arguments[1:], *(call.options[key] for key in call.options if key == "ref")]
+    if name is None or len(references) > 1 or set(call.options) - {"ref"}:
         raise call.refuse(f"{TREATMENT}; there are no other contrasts")
     column = column_of(schema, name)
     if isinstance(column, NumberColumn):
         raise SpecError(POINTER, f"C() needs a column of categories, {column.name!r} is a number")
-    variable, reference = _plain(column), _reference(call, given)
+    variable, reference = _plain(column), _reference(call, references)
     if reference is None:
         return variable
     if reference not in column.categories:
@@ -151,9 +151,9 @@ def _categories(schema: Schema, call: Call) -> Variable:
     return _compared_with(variable, column.categories.index(reference))
 
 
-def _reference(call: Call, given: list[ast.expr]) -> str | None:
+def _reference(call: Call, references: list[ast.expr]) -> str | None:
     """Return the category that is named as the reference; None for the first declared one."""
-    node = given[0] if given else None
+    node = references[0] if references else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         values = [*node.args, *(key.value for key in node.keywords)]
         named = all(key.arg in ("reference", "ref", "base") for key in node.keywords)

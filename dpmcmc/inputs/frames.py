@@ -180,15 +180,15 @@ def earlier(number: float, type: ValueType, lower: float, upper: float) -> tuple
     """
     if isinstance(type, DecimalType) or type.kind in "biu":
         return ()
-    own = type.itemsize if type.kind == "f" else np.dtype(np.float64).itemsize
+    size = type.itemsize if type.kind == "f" else np.dtype(np.float64).itemsize
     before = {
         double
         for shorter in EARLIER
-        if shorter.itemsize < own
+        if shorter.itemsize < size
         for value in _rounded(number, shorter)
         for double in (value, float(str(shorter.type(value))))
     }
-    if own >= np.dtype(np.float64).itemsize:
+    if size >= np.dtype(np.float64).itemsize:
         before.add(float(f"{number:.{WRITTEN}g}"))
     return tuple(
         value

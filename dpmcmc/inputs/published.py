@@ -124,8 +124,8 @@ def with_known_names(job: dict[str, Any]) -> dict[str, Any]:
         family, formula = model.get("family"), model.get("formula")
         if isinstance(family, str):
             model = model | {"family": family_of(family, formula)}
-        elif family is None and isinstance(formula, str) and (asked := family_by(formula)):
-            model = model | {"family": asked}
+        elif family is None and isinstance(formula, str) and (known_family := family_by(formula)):
+            model = model | {"family": known_family}
     parts = {"model": model, "sampler": _with_known_algorithm(job.get("sampler"))}
     return job | {name: part for name, part in parts.items() if name in job}
 

@@ -303,9 +303,9 @@ class DateColumn(NumberColumn):
             for field in ("lower", "upper"):
                 object.__setattr__(self, field, self._day(getattr(self, field), "bound"))
             for field, kind in (("missing", "missing code"), ("spikes", "spike")):
-                given = getattr(self, field)
-                if _is_list(given):
-                    days = tuple(self._day(one, kind) for one in given)
+                values = getattr(self, field)
+                if _is_list(values):
+                    days = tuple(self._day(item, kind) for item in values)
                     object.__setattr__(self, field, days)
         object.__setattr__(self, "integer", True)
         NumberColumn.__post_init__(self)
@@ -437,10 +437,10 @@ def day_of(value: object) -> date | None:
             return value
         if not isinstance(value, str) or (written := _DAY.fullmatch(value.strip())) is None:
             return None
-        there = {name.rstrip("234"): part for name, part in written.groupdict().items() if part}
-        month = there["month"].lower()
+        parts = {name.rstrip("234"): part for name, part in written.groupdict().items() if part}
+        month = parts["month"].lower()
         number = _ENGLISH.index(month) + 1 if month in _ENGLISH else int(month)
-        return date(int(there["year"]), number, int(there["day"]))
+        return date(int(parts["year"]), number, int(parts["day"]))
     except ValueError:  # 2020-02-30, or not a time
         return None
 
@@ -494,8 +494,8 @@ class PrivacyUnit:
         _check_name(self.column)
         if self.column == ROW:
             raise ValueError(NAMED_ROW)
-        whole = isinstance(self.max_rows, Integral) and not isinstance(self.max_rows, bool)
-        if not whole or not 1 <= self.max_rows <= MOST_UNIT_ROWS:
+        integral = isinstance(self.max_rows, Integral) and not isinstance(self.max_rows, bool)
+        if not integral or not 1 <= self.max_rows <= MOST_UNIT_ROWS:
             limits = f"a whole number from 1 to {MOST_UNIT_ROWS}"
             raise ValueError(f"max_rows of the privacy unit {self.column!r} must be {limits}")
         object.__setattr__(self, "max_rows", int(self.max_rows))
@@ -1045,8 +1045,8 @@ def check_type(column: NumberColumn, type: ValueType) -> None:
 
 def _code_below(lower: float) -> float:
     """Return a number below the bounds, determined by them, as missing code."""
-    whole = math.floor(lower) - 1.0
-    return whole if whole < lower else float(np.nextafter(lower, -np.inf))
+    below = math.floor(lower) - 1.0
+    return below if below < lower else float(np.nextafter(lower, -np.inf))
 
 
 def _code(code: float) -> float:
@@ -1163,9 +1163,9 @@ class Table:
 
     def between(self, start: int, end: int) -> "Table":
         """Return rows start to end (exclusive), without copying."""
-        here = slice(start, end)
-        kept = {name: values[here] for name, values in self.columns.items()}
-        present = None if self.present is None else self.present[here]
+        rows = slice(start, end)
+        kept = {name: values[rows] for name, values in self.columns.items()}
+        present = None if self.present is None else self.present[rows]
         return Table(kept, end - start, present)
 
     def parts(self, _: Sequence[str]) -> Iterator["Table"]:
@@ -1191,7 +1191,7 @@ _OPTIONAL = ("integer", "missing", "spikes", "description")
 
 def as_json(column: Column) -> dict[str, Any]:
     """Return a column as JSON values, without fields that are not declared."""
-    made: dict[str, Any] = {"name": column.name, "type": column.type}
+    members: dict[str, Any] = {"name": column.name, "type": column.type}
     if isinstance(column, NumberColumn):
         dated = isinstance(column, DateColumn)
 
@@ -1199,15 +1199,17 @@ def as_json(column: Column) -> dict[str, Any]:
             """Return a number as JSON has it, of a column of dates as an ISO date."""
             return str(column.date_of(number)) if isinstance(column, DateColumn) else number
 
-        made |= {"lower": shown(column.lower), "upper": shown(column.upper)}
-        made["integer"] = column.integer and not dated
-        made["missing"] = column.empty or [shown(code) for code in column.missing]
-        made["spikes"] = [shown(spike) for spike in column.spikes]
+        members |= {"lower": shown(column.lower), "upper": shown(column.upper)}
+        members["integer"] = column.integer and not dated
+        members["missing"] = column.empty or [shown(code) for code in column.missing]
+        members["spikes"] = [shown(spike) for spike in column.spikes]
     else:
-        made |= {"categories": list(column.categories), "missing": column.missing}
-    made["description"] = column.description
-    there = [name for name in _ORDER if name in made and (made[name] or name not in _OPTIONAL)]
-    return {name: made[name] for name in there}
+        members |= {"categories": list(column.categories), "missing": column.missing}
+    members["description"] = column.description
+    names = [
+        name for name in _ORDER if name in members and (members[name] or name not in _OPTIONAL)
+    ]
+    return {name: members[name] for name in names}
 
 
 def members_of(kind: type[Column]) -> set[str]:
@@ -1221,19 +1223,19 @@ def from_json(declared: Mapping[str, Any]) -> Column:
     name, kind = declared.get("name"), declared.get("type")
     if kind not in COLUMN_KINDS:
         raise ValueError(f"the type of {name!r} must be one of {', '.join(COLUMN_KINDS)}")
-    made = COLUMN_KINDS[kind]
-    known = members_of(made)
+    column_type = COLUMN_KINDS[kind]
+    known = members_of(column_type)
     for member in declared:
         if member not in known:
             message = f"{name!r} has no member {member!r} as a {kind}{near(member, known)}"
             raise ValueError(message)
-    given = {**declared}
-    if isinstance(given.get("categories"), list):
-        given["categories"] = tuple(given["categories"])
+    values = {**declared}
+    if isinstance(values.get("categories"), list):
+        values["categories"] = tuple(values["categories"])
     try:
-        return made(**given)
+        return column_type(**values)
     except TypeError:
-        needed = "lower and upper" if issubclass(made, NumberColumn) else "categories"
+        needed = "lower and upper" if issubclass(column_type, NumberColumn) else "categories"
         raise ValueError(f"{name!r} needs {needed}") from None
 
 
@@ -1243,11 +1245,11 @@ def _columns_in(path: str | PathLike[str]) -> tuple[tuple[Column, ...], dict[str
     Raises ValueError, which names lines and fields, OSError.
     """
     name = fspath(path)
-    found = schema_file.read(Path(path).read_bytes())
-    problems, columns = list(found.problems), list[Column]()
+    content = schema_file.read(Path(path).read_bytes())
+    problems, columns = list(content.problems), list[Column]()
     wrong = {problem.line for problem in problems}
-    for at, declared in enumerate(found.columns):
-        line = found.lines[at] if found.lines else at + 1
+    for at, declared in enumerate(content.columns):
+        line = content.lines[at] if content.lines else at + 1
         if line not in wrong:
             try:
                 columns.append(from_json(declared))
@@ -1256,7 +1258,7 @@ def _columns_in(path: str | PathLike[str]) -> tuple[tuple[Column, ...], dict[str
     if problems:
         problems.sort(key=lambda problem: problem.line)
         raise ValueError(f"{name}: {schema_file.message_of(problems)}")
-    return tuple(columns), _facts(found.others)
+    return tuple(columns), _facts(content.others)
 
 
 def _facts(others: Mapping[str, Any]) -> dict[str, Any]:

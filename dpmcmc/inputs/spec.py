@@ -187,9 +187,9 @@ class PrivacySpec:
 
     def __post_init__(self) -> None:
         """Replace {"up_to": 4, "until": "reliable"} by its record."""
-        given = self.epsilon
-        if isinstance(given, Mapping) and {"up_to"} <= set(given) <= {"up_to", "until"}:
-            object.__setattr__(self, "epsilon", UpTo(**given))
+        epsilon = self.epsilon
+        if isinstance(epsilon, Mapping) and {"up_to"} <= set(epsilon) <= {"up_to", "until"}:
+            object.__setattr__(self, "epsilon", UpTo(**epsilon))
 
     @property
     def most(self) -> float | None:

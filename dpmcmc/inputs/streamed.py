@@ -66,12 +66,12 @@ class Streamed:
         columns: dict[str, np.ndarray] = {}
         present, at = None, 0
         for part in self.parts(names):
-            here = slice(at, at + part.rows)
+            block = slice(at, at + part.rows)
             for name, values in part.columns.items():
-                columns.setdefault(name, np.empty(self.rows, values.dtype))[here] = values
+                columns.setdefault(name, np.empty(self.rows, values.dtype))[block] = values
             if part.present is not None:
                 present = np.empty(self.rows, np.bool_) if present is None else present
-                present[here] = part.present
+                present[block] = part.present
             at += part.rows
         return Table(columns, self.rows, present)
 
@@ -119,18 +119,18 @@ def summed_rows(
 
 def in_blocks(parts: Iterator[Table], size: int) -> Iterator[Table]:
     """Yield the rows in tables of `size` rows, the last one shorter."""
-    left, held = list[Table](), 0
+    pending, held = list[Table](), 0
     for part in parts:
         at = 0
         while held + part.rows - at >= size:
             end = at + size - held
-            yield _joined([*left, part.between(at, end)])
-            left, held, at = [], 0, end
+            yield _joined([*pending, part.between(at, end)])
+            pending, held, at = [], 0, end
         if at < part.rows:
-            left.append(part.between(at, part.rows))
+            pending.append(part.between(at, part.rows))
             held += part.rows - at
     if held:
-        yield _joined(left)
+        yield _joined(pending)
 
 
 def _joined(tables: Sequence[Table]) -> Table:

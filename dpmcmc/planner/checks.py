@@ -121,16 +121,16 @@ def check_spec(schema: Schema, spec: JobSpec) -> None:
 
 def check_epsilon(privacy: PrivacySpec) -> None:
     """Refuse an epsilon out of range. Raises SpecError."""
-    given = privacy.epsilon
-    if not isinstance(given, UpTo):
-        if given is not None and not is_number(given):
+    epsilon = privacy.epsilon
+    if not isinstance(epsilon, UpTo):
+        if epsilon is not None and not is_number(epsilon):
             raise SpecError("/privacy/epsilon", EPSILON)
-        _check_number("/privacy/epsilon", given, *EPSILONS)
+        _check_number("/privacy/epsilon", epsilon, *EPSILONS)
         return
-    if not is_number(given.up_to):
+    if not is_number(epsilon.up_to):
         raise SpecError("/privacy/epsilon/up_to", "must be a number")
-    _check_number("/privacy/epsilon/up_to", given.up_to, *EPSILONS)
-    if given.until != "reliable":
+    _check_number("/privacy/epsilon/up_to", epsilon.up_to, *EPSILONS)
+    if epsilon.until != "reliable":
         raise SpecError("/privacy/epsilon/until", "must be reliable")
 
 

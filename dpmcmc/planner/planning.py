@@ -98,18 +98,18 @@ def check_dependence(design: Design) -> None:
         return
     x = _points(design)
     lengths = np.sqrt((x**2).sum(axis=1))
-    seen = np.flatnonzero(lengths > 0.0)
-    x = x[seen] / lengths[seen, None]
+    nonzero = np.flatnonzero(lengths > 0.0)
+    x = x[nonzero] / lengths[nonzero, None]
     if len(x) == 0 or np.linalg.eigvalsh(x @ x.T)[0] > MIN_EIGENVALUE:
         return
     root: Floats = np.asarray(np.linalg.qr(x.T, mode="r"), dtype=np.float64)
-    left = np.flatnonzero(np.abs(np.diag(root)) < RESIDUAL_TOLERANCE)
-    if len(left) == 0:
+    dependent = np.flatnonzero(np.abs(np.diag(root)) < RESIDUAL_TOLERANCE)
+    if len(dependent) == 0:
         return
-    last = int(left[0])
+    last = int(dependent[0])
     weights = np.abs(np.linalg.solve(root[:last, :last], root[:last, last]))
-    others = [seen[k] for k in np.flatnonzero(weights > 1e-6 * weights.max())]
-    raise SpecError(POINTER, _why(design, int(seen[last]), [int(k) for k in others]))
+    others = [nonzero[k] for k in np.flatnonzero(weights > 1e-6 * weights.max())]
+    raise SpecError(POINTER, _why(design, int(nonzero[last]), [int(k) for k in others]))
 
 
 def _why(design: Design, column: int, others: list[int]) -> str:
@@ -363,7 +363,7 @@ def plan(
     if many and not streams:
         reasons = (*reasons, HOLDS_ROWS.format(rows=schema.rows))
     few = of_few_rows(schema, resolved.sampler.algorithm)
-    found = warnings(facts, spec, filled, cost.epsilon) if advise else ()
+    advice = warnings(facts, spec, filled, cost.epsilon) if advise else ()
     return Plan(
         spec=resolved,
         event=job_event,
@@ -375,7 +375,7 @@ def plan(
         expected_ess=None if math.isnan(filled.ess) else promised(facts, spec, filled),
         expected_width=filled.width,
         usable=filled.usable and not few,
-        warnings=(few, *found) if few else found,
+        warnings=(few, *advice) if few else advice,
         reasons=reasons,
         parameters=family.parameters(design, spec.model),
         covariates=tuple(design.covariates),
@@ -436,10 +436,10 @@ def check_rows(schema: Schema, made: BasePlan) -> None:
 
 
 @own_errors
-def shortfall(schema: Schema, made: Plan, asked: JobSpec) -> tuple[str, float | None]:
+def shortfall(schema: Schema, made: Plan, spec: JobSpec) -> tuple[str, float | None]:
     """Return the expected quality of an unusable plan, and an epsilon that would suffice.
 
-    made: the plan. asked: the job as the caller left it. None where no epsilon is known.
+    made: the plan. spec: the job as the caller left it. None where no epsilon is known.
     """
     width = "" if made.expected_width is None else f", {made.expected_width:.3g} times as wide"
     ess = made.expected_ess
@@ -450,27 +450,27 @@ def shortfall(schema: Schema, made: Plan, asked: JobSpec) -> tuple[str, float | 
         else f"{draws} effective draws; {RELIABLE_ESS:g} are wanted."
     )
     try:
-        return expected, _usable_at(schema, made, asked)
+        return expected, _usable_at(schema, made, spec)
     except (ValueError, OverflowError):
         return expected, None
 
 
-def _usable_at(schema: Schema, made: Plan, asked: JobSpec) -> float | None:
+def _usable_at(schema: Schema, made: Plan, spec: JobSpec) -> float | None:
     """Return about the smallest epsilon at which an unusable job becomes usable.
 
-    made: its plan. asked: as the caller left it. None where none up to HIGHEST_EPSILON is, or where
+    made: its plan. spec: as the caller left it. None where none up to HIGHEST_EPSILON is, or where
     a sampler on secret minibatches would take too long to plan so often. Raises SpecError.
     """
     if not of_full_data(made.spec.sampler):
         return None
-    if isinstance(asked.sampler, AutoOptions):
-        asked = named(asked, made.spec.sampler.algorithm)
+    if isinstance(spec.sampler, AutoOptions):
+        spec = named(spec, made.spec.sampler.algorithm)
     if isinstance(made.spec.sampler, NoisyQuadraticOptions):
-        options: Any = asked.sampler
-        asked = replace(asked, sampler=replace(options, whitening=made.spec.sampler.whitening))
-    facts = PublicFacts(make_design(schema, asked.model.formula), asked)
+        options: Any = spec.sampler
+        spec = replace(spec, sampler=replace(options, whitening=made.spec.sampler.whitening))
+    facts = PublicFacts(make_design(schema, spec.model.formula), spec)
     above = max(made.cost.epsilon, 1e-3)
-    return smallest_epsilon(facts, asked, lambda other: other.usable, above)
+    return smallest_epsilon(facts, spec, lambda other: other.usable, above)
 
 
 def expected_seconds(schema: Schema, spec: JobSpec) -> float:

@@ -291,8 +291,8 @@ def _guessed_multiplier(part: float, count: int, mu: float) -> float:
 
     It is within a hundredth of a calibrated one while batches hide rows, and takes no search.
     """
-    whole = math.sqrt(count) / mu
-    return max(part * whole, min(whole, WEAK_NOISE_MULTIPLIER))
+    full = math.sqrt(count) / mu
+    return max(part * full, min(full, WEAK_NOISE_MULTIPLIER))
 
 
 def _begun(assumptions: Assumptions, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
@@ -312,9 +312,9 @@ def _begun(assumptions: Assumptions, spec: JobSpec, chains: int) -> tuple[JobSpe
         starts.insert(0, Start(share=0.0))
     tries = [replace(spec, sampler=replace(options, start=start)) for start in starts]
     guess = getattr(options, "batch", None) is not None and len(tries) > 1  # a search takes long
-    made = [_chain(assumptions, some, chains, guess=guess) for some in tries]
-    best = max(range(len(made)), key=lambda k: made[k][1])
-    return _chain(assumptions, tries[best], chains) if guess else made[best]
+    resolved = [_chain(assumptions, some, chains, guess=guess) for some in tries]
+    best = max(range(len(resolved)), key=lambda k: resolved[k][1])
+    return _chain(assumptions, tries[best], chains) if guess else resolved[best]
 
 
 def _chain(
@@ -331,12 +331,12 @@ def _chain(
 
     def at_budget(some: Any) -> tuple[float, Expectation]:
         """Return noise multiplier and expectation of options at the budget."""
-        given = spec.privacy.noise_multiplier
-        if guess and not given:
-            count, left = some.num_steps * some.num_chains, chain_mu(some.start, mu)
-            z = _guessed_multiplier(some.batch / rows, count, left)
+        declared = spec.privacy.noise_multiplier
+        if guess and not declared:
+            count, chain_budget = some.num_steps * some.num_chains, chain_mu(some.start, mu)
+            z = _guessed_multiplier(some.batch / rows, count, chain_budget)
         else:
-            z = given or mixing.noise_multiplier(some, rows, epsilon or 0.0, delta)
+            z = declared or mixing.noise_multiplier(some, rows, epsilon or 0.0, delta)
         return z, mixing.expectation(some, assumptions, z)
 
     mu, open_ = assumptions.mu or 0.0, options.num_steps is None

@@ -125,9 +125,9 @@ def _chosen(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]
 
 def named(spec: JobSpec, algorithm: str) -> JobSpec:
     """Return the job with this algorithm, and the options that the caller fixed."""
-    given = {name: getattr(spec.sampler, name) for name in SHARED_OPTIONS}
+    shared = {name: getattr(spec.sampler, name) for name in SHARED_OPTIONS}
     kind = ALGORITHMS[algorithm].options
-    return replace(spec, sampler=kind(**given, **passed_on(spec.sampler, kind)))
+    return replace(spec, sampler=kind(**shared, **passed_on(spec.sampler, kind)))
 
 
 def _releases(facts: PublicFacts, spec: JobSpec) -> list[tuple[Release[Any, Any, Any], Filled]]:

@@ -147,16 +147,16 @@ def _of_release(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: floa
 
 def _cut_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
     """Return a warning where a release clips rows by assuming normal ones, and the cost if not."""
-    options, asked = filled.spec.sampler, spec.sampler
-    if not isinstance(options, NoisyMeanOptions) or not isinstance(asked, NoisyMeanOptions):
+    options, requested = filled.spec.sampler, spec.sampler
+    if not isinstance(options, NoisyMeanOptions) or not isinstance(requested, NoisyMeanOptions):
         return []
     if (
         options.shares == SINGLE_RELEASE
         or options.clip_bounds is None
-        or asked.clip_bounds is not None
+        or requested.clip_bounds is not None
     ):
         return []
-    uncut = replace(asked, shares=SINGLE_RELEASE, clip_bound=None)
+    uncut = replace(requested, shares=SINGLE_RELEASE, clip_bound=None)
     wide = fill(facts, replace(spec, sampler=uncut)).sd_inflation
     return [
         f"rows further than {options.clip_bounds[-1]:g} known sds from their mean are cut, which"
@@ -285,8 +285,8 @@ def _narrower(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
         return []
     slope = gradient_clip(facts.assumptions(spec))
     model = replace(spec.model, options=replace(options, ratio_slope=slope))
-    asked = replace(spec, model=model)
-    other = fill(facts.of(asked), asked)
+    narrower = replace(spec, model=model)
+    other = fill(facts.of(narrower), narrower)
     if other.ess < WORTHWHILE_ESS_RATIO * filled.ess:
         return []
     return [

@@ -103,8 +103,8 @@ def _effects(
     for smooth in design.smooths[:MOST_EFFECTS]:
         yield f"{design.response} goes with {smooth.column} along a curve, which its plot shows."
     if len(effects) > MOST_EFFECTS:
-        left = len(effects) - MOST_EFFECTS
-        yield f"{left} more {'effect is' if left == 1 else 'effects are'} in the table."
+        remaining = len(effects) - MOST_EFFECTS
+        yield f"{remaining} more {'effect is' if remaining == 1 else 'effects are'} in the table."
     elif not effects and not design.smooths and len(design.parameters) > 1:
         yield "Its terms are curves or products of columns: ask for predictions to read them."
 

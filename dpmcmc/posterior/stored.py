@@ -271,31 +271,31 @@ class StoredRelease:
             smaller = make_design(self._design.schema, formula)
         except SpecError as error:
             raise SpecError(pointer, error.message) from None
-        model, whole = replace(self._own.model, formula=formula), self._design
+        model, full = replace(self._own.model, formula=formula), self._design
         names = MODELS[model.family].parameters(smaller, model)
-        if (smaller.response, smaller.offsets) != (whole.response, whole.offsets):
+        if (smaller.response, smaller.offsets) != (full.response, full.offsets):
             raise SpecError(pointer, "must have the response and the offsets of the job's formula")
         others = [name for name in names if name not in self.parameters]
-        if others or smaller.grouping != whole.grouping:
+        if others or smaller.grouping != full.grouping:
             absent = ", ".join(others) or "other groups"
             raise SpecError(pointer, f"has what the job's formula has not: {absent}")
-        left = tuple(name for name in self.parameters if name not in names)
-        curves = [name for name in left if name in self._held_by()]
+        dropped = tuple(name for name in self.parameters if name not in names)
+        curves = [name for name in dropped if name in self._held_by()]
         if curves:
             message = (
                 f"leaves out a curve, whose sd says how large it is: {self._held_by()[curves[0]]}"
             )
             raise SpecError(pointer, message)
-        if any(name.split(":")[-1] == INTERCEPT for name in left):
+        if any(name.split(":")[-1] == INTERCEPT for name in dropped):
             raise SpecError(pointer, "has no intercept: columns are then not centred as the job's")
-        return left
+        return dropped
 
     def _by_name(
         self, prior: Mapping[str, RequestedPrior] | RequestedPrior
     ) -> Mapping[str, Unwritten]:
         """Return priors by parameter; a single prior applies to all but intercepts."""
         if isinstance(prior, Mapping):
-            return {name: self._unwritten(own, name) for name, own in prior.items()}
+            return {name: self._unwritten(entry, name) for name, entry in prior.items()}
         if isinstance(prior, str):
             prior = of_text(prior, "/prior")
         if not isinstance(prior, CoefficientPrior) or not prior.selects:
@@ -320,10 +320,12 @@ class StoredRelease:
         if not isinstance(prior, str):
             return prior
         self.index(name, "/prior")
-        own = of_text(prior, at("/prior", name))
-        if own.selects:
-            return own
-        return own.within(column_unit(self._design, self.parameters, name, at("/prior", name)), 0.0)
+        parsed = of_text(prior, at("/prior", name))
+        if parsed.selects:
+            return parsed
+        return parsed.within(
+            column_unit(self._design, self.parameters, name, at("/prior", name)), 0.0
+        )
 
     def _of_sds(self, prior: Mapping[str, Unwritten]) -> tuple[Stored, Mapping[str, Unwritten]]:
         """Return the release with the requested priors of sds, and the remaining priors.
@@ -375,9 +377,9 @@ class StoredRelease:
         others: dict[int, CoefficientPrior] = {}
         if prior:
             unit, shift = self._units("/prior")
-        for name, given in prior.items():
+        for name, entry in prior.items():
             pointer = at("/prior", name)
-            k, checked_prior = self.index(name, "/prior"), checked(given, pointer)
+            k, checked_prior = self.index(name, "/prior"), checked(entry, pointer)
             if checked_prior.kind == "r2d2" and k < self.coefficients:
                 checked_prior = checked_prior.filled(float(unit[k]) * self._effect(k, pointer))
             elif checked_prior.selects and k < self.coefficients:
@@ -423,13 +425,13 @@ class StoredRelease:
         variance = float(second[j, j] - second[0, j] ** 2 if centred else second[j, j])
         variance = max(variance, LEAST_VARIANCE * float(second[j, j]), 1e-12)
         if stored.log_scale:
-            own = math.exp(float(stored.place[-1]))
+            sd = math.exp(float(stored.place[-1]))
         elif family.link == "identity":
-            own = stored.residual_sd
+            sd = stored.residual_sd
         else:
             of_logs = family.link == "log" or (stored.hurdle and k < d)
-            own = 1.0 if of_logs else math.pi / math.sqrt(3.0)
-        return own / math.sqrt(variance)
+            sd = 1.0 if of_logs else math.pi / math.sqrt(3.0)
+        return sd / math.sqrt(variance)
 
     def _sampled(
         self,
@@ -713,13 +715,13 @@ def combine(releases: Sequence[StoredRelease]) -> StoredRelease:
     except ValueError as error:
         raise SpecError("/releases", str(error)) from None
     holders: list[int] = []
-    for part, own in zip(parts, stored, strict=True):
-        there = part.design.schema
-        holders += there.holders if len(own.noisy.rows) > 1 else [there.rows]
-    whole = replace(schema, rows=sum(holders), holders=tuple(holders))
+    for part, part_sums in zip(parts, stored, strict=True):
+        part_schema = part.design.schema
+        holders += part_schema.holders if len(part_sums.noisy.rows) > 1 else [part_schema.rows]
+    joined_schema = replace(schema, rows=sum(holders), holders=tuple(holders))
     mean, precision = first._prior
     posterior = sums.posterior(mean, precision, SystemRandom()).release
-    return StoredRelease(whole, first.spec, posterior or sums)
+    return StoredRelease(joined_schema, first.spec, posterior or sums)
 
 
 def _without_draws(options: AlgorithmOptions) -> AlgorithmOptions:

@@ -33,19 +33,19 @@ def matrix(design: Design, parameters: Sequence[str]) -> Floats:
     groups are those in the middle of its bounds.
     """
     d, p = len(design.parameters), len(parameters)
-    own = p - len(design.beside_families)
+    of_family = p - len(design.beside_families)
     block, blocks = np.zeros((d, d)), np.eye(p)
     for k, j, weight in design.mixing:
         block[k, j] = weight
     for name in design.of_slopes:
-        k = own + design.beside_families.index(name)
+        k = of_family + design.beside_families.index(name)
         blocks[k, k] = design.slope_unit
     first_slope = cuts.count(design, parameters)
     if first_slope:  # which have the sign of an intercept, and slopes the other one
         blocks[:first_slope, first_slope:] = -block[0, 1:]
         blocks[first_slope:, first_slope:] = block[1:, 1:]
         return blocks
-    for first in range(0, own - (parameters[own - 1] in LOG_SCALES), d):
+    for first in range(0, of_family - (parameters[of_family - 1] in LOG_SCALES), d):
         blocks[first : first + d, first : first + d] = block
     return blocks
 

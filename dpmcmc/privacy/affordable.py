@@ -85,8 +85,8 @@ def steps_for_epsilon(
     if gradient_noise_multiplier is None:
         return accountant.num_steps_for(float(epsilon), float(delta), float(noise_multiplier))
     _check_number("gradient_noise_multiplier", gradient_noise_multiplier, 1e-5, 1e9)
-    given = float(noise_multiplier), float(gradient_noise_multiplier), int(num_leapfrog)
-    return accountant.num_trajectories_for(float(epsilon), float(delta), *given)
+    trajectory = float(noise_multiplier), float(gradient_noise_multiplier), int(num_leapfrog)
+    return accountant.num_trajectories_for(float(epsilon), float(delta), *trajectory)
 
 
 def _check_budget(epsilon: float, delta: float) -> None:
@@ -104,6 +104,6 @@ def _check_number(name: str, value: object, least: float, most: float) -> None:
 
 def _check_count(name: str, value: object) -> None:
     """Refuse a value that is not a positive whole number."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or not 1 <= value <= MOST_COUNT:  # type: ignore[operator]
+    integral = isinstance(value, Integral) and not isinstance(value, bool)
+    if not integral or not 1 <= value <= MOST_COUNT:  # type: ignore[operator]
         raise SpecError(f"/{name}", f"must be a whole number between 1 and {MOST_COUNT}")

@@ -54,12 +54,12 @@ def _inner(values: object, depth: int, pointer: str) -> Event:
 
 def _check_fields(kind: type[Any], given: Mapping[str, Any]) -> None:
     """Refuse fields that this kind of event lacks, and missing fields that it needs."""
-    known = {own.name: own for own in fields_of(kind) if own.name != "kind"}
+    known = {field.name: field for field in fields_of(kind) if field.name != "kind"}
     for name in given:
         escaped = str(name).replace("~", "~0").replace("/", "~1")
         check(name in known, "this kind of event has no such field", f"/{escaped}")
-    for name, own in known.items():
-        check(name in given or own.default is not MISSING, "is needed", f"/{name}")
+    for name, field in known.items():
+        check(name in given or field.default is not MISSING, "is needed", f"/{name}")
 
 
 def digest(event: Event) -> str:

@@ -57,8 +57,8 @@ def _set_relation(event: object) -> None:
 
 def _check_count(value: int, name: str) -> None:
     """Raise EventError unless a count is a positive whole number."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    check(whole and 1 <= value <= MAX_COUNT, f"{name} must be whole, from 1 to 1e18", f"/{name}")
+    integral = isinstance(value, int) and not isinstance(value, bool)
+    check(integral and 1 <= value <= MAX_COUNT, f"{name} must be whole, from 1 to 1e18", f"/{name}")
 
 
 def check_kind(event: object) -> None:

@@ -121,7 +121,7 @@ class EntryCost:
         """Return the cost minus that of its beginning, in every branch; 0 without a bound."""
         pairs = zip(self.vector, beginning.vector, strict=True)
         return self.from_vector(
-            [0 if own is None or some is None else max(0, own - some) for own, some in pairs]
+            [0 if total is None or part is None else max(0, total - part) for total, part in pairs]
         )
 
 
@@ -303,8 +303,8 @@ def _accepted_below(terms: FilterTerms, state: FilterState, epsilon: float) -> f
 
 def failure_left(terms: FilterTerms, state: FilterState) -> float:
     """Return the failure probability still available to further jobs, rounded down."""
-    left = float(in_units((_limits(terms)[-1] or 0) - state.sums[-1]))
-    return left if left >= LEAST_FAILURE else 0.0
+    failure = float(in_units((_limits(terms)[-1] or 0) - state.sums[-1]))
+    return failure if failure >= LEAST_FAILURE else 0.0
 
 
 def remaining_for(terms: FilterTerms, state: FilterState, cost: EntryCost) -> float:

@@ -158,9 +158,9 @@ def repeated(losses: Losses, count: int, widest: float) -> Losses:
     rest: Losses | None = None
     while count > 1:
         block = _block(losses, count)
-        count, left = divmod(count, block)
-        if left:
-            few = _power(losses, left)
+        count, remainder = divmod(count, block)
+        if remainder:
+            few = _power(losses, remainder)
             rest = few if rest is None else together(rest, few)
         losses = _power(losses, block)
         if count > 1:

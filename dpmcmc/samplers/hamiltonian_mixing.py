@@ -223,8 +223,11 @@ def _best(options: Any, assumptions: Assumptions, z: float) -> Any:
     With a large budget, take the widest clip with nearly as many: rows may be more outlying than
     assumed.
     """
-    steps, given = _sizes(options), options.gradient_clip
-    clips = [float(f"{clip:.4g}") for clip in (_clips(assumptions) if given is None else [given])]
+    steps, clip_given = _sizes(options), options.gradient_clip
+    clips = [
+        float(f"{clip:.4g}")
+        for clip in (_clips(assumptions) if clip_given is None else [clip_given])
+    ]
     draws = _all_draws(options, assumptions, z, steps, _clip_errors(assumptions, clips))
     draws_of_clip = draws.max(axis=1)
     wide = np.flatnonzero(draws_of_clip >= CLIP_TOLERANCE * draws_of_clip.max())[-1]

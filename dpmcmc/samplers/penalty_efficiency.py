@@ -174,8 +174,8 @@ def mobility(
         per_step(proposal.shape, noise_multiplier * w * s, scale / s)
         for w, s in zip(width.tolist(), sds.tolist(), strict=True)
     ]
-    moved: Floats = 2.0 * np.array(steps) / (curvature * d)
-    return moved
+    mobilities: Floats = 2.0 * np.array(steps) / (curvature * d)
+    return mobilities
 
 
 LEAST_RATE = 1e-12  # of convergence: bounds that nearly meet lose the slowest direction in rounding

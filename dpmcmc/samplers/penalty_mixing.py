@@ -102,9 +102,9 @@ def clipped(options: Any, assumptions: Assumptions, longest: float, quiet: float
 
     longest: useful move, in posterior sds. quiet: a tempered width with little noise.
     """
-    given = options.clip_width is not None or options.clip_bound is not None
+    fixed = options.clip_width is not None or options.clip_bound is not None
     bounded = math.isfinite(assumptions.guess.steepest)
-    if given or assumptions.mu is None or (bounded and assumptions.mu < LARGE_MU):
+    if fixed or assumptions.mu is None or (bounded and assumptions.mu < LARGE_MU):
         return options
     width = min(
         max(
@@ -186,8 +186,8 @@ class PenaltyMixing:
         noisy_guess = self._noisy_guess(options, assumptions, noise_multiplier, scale)
         mobility_a_step = self._mobility(proposal, noisy_guess, noise_multiplier, scale)
         draws = draws_a_step(guess, mobility_a_step)
-        fit, whole = self.fit(options, assumptions, noise_multiplier), proposal.kind == "full"
-        fitted = max(draws, fitted_draws(guess, fit, whole))
+        fit, full = self.fit(options, assumptions, noise_multiplier), proposal.kind == "full"
+        fitted = max(draws, fitted_draws(guess, fit, full))
         adapt, fitting = adapts(options, guess, proposal.adapt, proposal.scale, fitted)
         draws = of_unequal_sds(fitted if adapt else draws, guess)
         options, guess = begun(

@@ -136,8 +136,8 @@ def begun(
     straight = _straight(spec)
     if straight is not None:
         return _mean_begun(design, spec, straight, table, random)
-    whole = replace(spec, spend="all")  # a chain goes on from it and pays for all of it
-    rows = noisy_quadratic.opened(design, whole, table)
+    in_full = replace(spec, spend="all")  # a chain goes on from it and pays for all of it
+    rows = noisy_quadratic.opened(design, in_full, table)
     max_row_norm = MODELS[spec.model.family].form(design, spec).max_row_norm
     options, z = NoisyQuadraticOptions(num_far=start.num_far), start.noise_multiplier or math.nan
     release = noisy_quadratic.released(rows, max_row_norm, options, z, random)

@@ -101,8 +101,8 @@ class Predictions(list[Prediction]):
         if not self:
             return "[]"
         rows = self._rows()
-        left = [f"  and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
-        return "\n".join(["mean response", *as_lines(rows[:SHOWN]), *left])
+        rest = [f"  and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
+        return "\n".join(["mean response", *as_lines(rows[:SHOWN]), *rest])
 
     def _repr_html_(self) -> str:
         return f"<p>mean response</p>{as_html(self._rows())}"
@@ -206,10 +206,10 @@ class Fitted:
         x, offset = settings.rows(self.design, given, pointer)
         etas = self.coefficients @ x + offset
         if self.groups is not None:
-            own = self.groups[:, :, settings.groups(self.design, given, pointer)]
-            etas = etas + own[:, 0]
+            of_group = self.groups[:, :, settings.groups(self.design, given, pointer)]
+            etas = etas + of_group[:, 0]
             if self.design.slope:
-                etas = etas + own[:, 1] * x[self.design.slope]
+                etas = etas + of_group[:, 1] * x[self.design.slope]
         return np.asarray(etas)
 
     def predict(self, given: Sequence[Setting], random: RandomSource, pointer: str) -> Predictions:
@@ -284,8 +284,8 @@ class Fitted:
         values = values[(values >= column.lower) & ~np.isin(values, column.missing)]
         every = [{**others, covariate: settings.shown(column, value)} for value in values.tolist()]
         means = {
-            name: tuple(spread(drawn) for drawn in found.T)
-            for name, found in self._means(every, f"{pointer}/given").items()
+            name: tuple(spread(drawn) for drawn in drawn_means.T)
+            for name, drawn_means in self._means(every, f"{pointer}/given").items()
         }
         at, first = tuple(values.tolist()), means.pop("", ())
         return Curve(covariate, at, first, others, means or None)
@@ -297,28 +297,28 @@ class Fitted:
                 self._means([setting], f"{pointer}/{name}")
                 for name, setting in (("given", given), ("against", against))
             ]
-            found = _spreads({k: ends[0][k] - ends[1][k] for k in ends[0]})
-            if "" not in found:
-                return Comparison(probabilities=found)
-            here, there = (end[""][:, 0] for end in ends)
+            differences = _spreads({k: ends[0][k] - ends[1][k] for k in ends[0]})
+            if "" not in differences:
+                return Comparison(probabilities=differences)
+            of_given, of_against = (end[""][:, 0] for end in ends)
             odds = [end[ZERO_COUNT][:, 0] / (1.0 - end[ZERO_COUNT][:, 0]) for end in ends]
             return Comparison(
-                expected=found.pop(""),
-                ratio=spread(here / there),
+                expected=differences.pop(""),
+                ratio=spread(of_given / of_against),
                 multiplies=self._response(pointer).ratio,
-                probabilities=found,
+                probabilities=differences,
                 odds=spread(odds[0] / odds[1]),
             )
         response = self._response(pointer)
-        here, there = (
+        of_given, of_against = (
             self.predictors([setting], f"{pointer}/{name}")[:, 0]
             for name, setting in (("given", given), ("against", against))
         )
-        difference, ratio, multiplies = here - there, None, ""
+        difference, ratio, multiplies = of_given - of_against, None, ""
         if response.ratio:
             ratios, multiplies = response.ratios(difference, self.sds)
             ratio = spread(ratios)
-        expected = response.mean(here, self.sds) - response.mean(there, self.sds)
+        expected = response.mean(of_given, self.sds) - response.mean(of_against, self.sds)
         return Comparison(spread(difference), spread(expected), ratio, multiplies)
 
     def effects(
@@ -360,8 +360,10 @@ class Fitted:
         """Return the effect of a change between two values of a covariate."""
         for name, end in zip(("value", "against"), pair, strict=True):
             settings.value_of(self.design, covariate, end, f"{pointer}/{name}")
-        there, here = (self._with(covariate, given, [end] * len(given), pointer) for end in pair)
-        return _effect(covariate, pair, {k: there[k] - here[k] for k in there})
+        of_value, of_against = (
+            self._with(covariate, given, [end] * len(given), pointer) for end in pair
+        )
+        return _effect(covariate, pair, {k: of_value[k] - of_against[k] for k in of_value})
 
     def _slope(self, column: NumberColumn, given: Sequence[Setting], pointer: str) -> Effect:
         """Return the mean derivative, by differences that stay within the declared bounds."""

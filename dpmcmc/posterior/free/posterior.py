@@ -237,23 +237,25 @@ class FreePosterior:
         """Return how probable this model and smaller ones are, as `StoredRelease.compare`."""
         if isinstance(formulas, str) or not isinstance(formulas, Sequence) or not formulas:
             raise SpecError(pointer, 'must be a list of formulas, such as ["y ~ a", "y ~ 1"]')
-        own = self.release.spec.model.formula
-        models: list[tuple[str, tuple[str, ...], BayesFactor]] = [(own, (), BayesFactor(0.0, 0.0))]
+        full_formula = self.release.spec.model.formula
+        models: list[tuple[str, tuple[str, ...], BayesFactor]] = [
+            (full_formula, (), BayesFactor(0.0, 0.0))
+        ]
         on_design = replace(self, scale="design")
         for k, formula in enumerate(formulas):
-            left = self.release.without(formula, f"{pointer}/{k}")
-            if not left and formula.strip() == own.strip():
+            dropped = self.release.without(formula, f"{pointer}/{k}")
+            if not dropped and formula.strip() == full_formula.strip():
                 continue  # it stands first
-            if any(left == other for _, other, _ in models):
+            if any(dropped == other for _, other, _ in models):
                 raise SpecError(f"{pointer}/{k}", "is the same model as one before it")
-            factor = on_design.bayes_factor(dict.fromkeys(left, 0.0), pointer=f"{pointer}/{k}")
-            models.append((formula, left, BayesFactor(-factor.log, factor.error)))
+            factor = on_design.bayes_factor(dict.fromkeys(dropped, 0.0), pointer=f"{pointer}/{k}")
+            models.append((formula, dropped, BayesFactor(-factor.log, factor.error)))
         logs = np.array([factor.log for _, _, factor in models])
         weights = np.exp(logs - logs.max())
         weights /= weights.sum()
         return [
-            ModelWeight(formula, left, share, factor.log, factor.error)
-            for (formula, left, factor), share in zip(models, weights.tolist(), strict=True)
+            ModelWeight(formula, dropped, share, factor.log, factor.error)
+            for (formula, dropped, factor), share in zip(models, weights.tolist(), strict=True)
         ]
 
     def predict(
@@ -338,11 +340,11 @@ class FreePosterior:
         spec, design = self.release.spec, self.release.design
         noise_scale, d = spec.model.options.noise_scale, self.release.coefficients
         sds, groups, grouping = np.full(len(self.draws), noise_scale or 1.0), None, design.grouping
-        own = self.draws.shape[1] - len(design.beside_families)
-        if noise_scale is None and own > d:
+        of_family = self.draws.shape[1] - len(design.beside_families)
+        if noise_scale is None and of_family > d:
             sds = np.exp(self.draws[:, d])
         if grouping is not None:
-            groups = _effects_of_groups(grouping, self.draws[:, own:], random)
+            groups = _effects_of_groups(grouping, self.draws[:, of_family:], random)
         response = MODELS[spec.model.family].response(spec.model.options)
         first = cuts.count(design, self.parameters)
         return Fitted(response, design, self.draws[:, :d], sds, groups, first)

@@ -398,12 +398,12 @@ def half(prior: NormalPrior | CoefficientPrior, pointer: str) -> tuple[float, fl
 
     Raises SpecError where an sd cannot have it.
     """
-    own = checked(prior, pointer)
-    ends = own.lower in (None, 0.0) and own.upper is None
-    if own.kind not in ("normal", "student_t", "cauchy") or own.loc != 0.0 or not ends:
+    parsed = checked(prior, pointer)
+    ends = parsed.lower in (None, 0.0) and parsed.upper is None
+    if parsed.kind not in ("normal", "student_t", "cauchy") or parsed.loc != 0.0 or not ends:
         message = "must be normal, student_t or cauchy with loc 0: the half above 0 is taken"
         raise SpecError(f"{pointer}/kind", message)
-    return own.scale or 1.0, 0.0 if own.kind == "normal" else own.freedom
+    return parsed.scale or 1.0, 0.0 if parsed.kind == "normal" else parsed.freedom
 
 
 class Together:

@@ -278,14 +278,14 @@ class _Chains:
         )
         gradient = self._pull - np.einsum("cij,cj->ci", self._inverse, state)
         for k, j in enumerate(priors.spikes):
-            own, slab = self._inverse[:, j, j], priors.slabs[k]
+            curvature, slab = self._inverse[:, j, j], priors.slabs[k]
             away = state[:, j] - priors.loc[j]
-            pull = gradient[:, j] + own * away  # at the spike
-            log_odds = 0.5 * (np.log(slab / (slab + own)) + pull**2 / (slab + own))
+            pull = gradient[:, j] + curvature * away  # at the spike
+            log_odds = 0.5 * (np.log(slab / (slab + curvature)) + pull**2 / (slab + curvature))
             log_odds += np.log(rates[:, k] / (1.0 - rates[:, k]))
             self.probabilities[:, k] = expit(log_odds)
             self._included[:, k] = uniforms[:, k] < self.probabilities[:, k]
-            drawn = pull / (slab + own) + normals[:, k] / np.sqrt(slab + own)
+            drawn = pull / (slab + curvature) + normals[:, k] / np.sqrt(slab + curvature)
             moved = np.where(self._included[:, k], drawn, 0.0) - away
             state[:, j] += moved
             gradient -= self._inverse[:, :, j] * moved[:, None]

@@ -150,9 +150,9 @@ class Cumulative:
             variance = variance + self.rows * at * (1.0 - at)
         differences, most = below - at * self.rows, reach * np.sqrt(variance)
         middle = self._where(below, at * self.rows)
-        own = min(int(np.searchsorted(self.edges, middle, side="right")), bins) - 1
+        middle_bin = min(int(np.searchsorted(self.edges, middle, side="right")), bins) - 1
         accepted = (differences[:-1] <= most[:-1]) & (differences[1:] >= -most[1:])
-        held = [own, *np.flatnonzero(accepted).tolist()]
+        held = [middle_bin, *np.flatnonzero(accepted).tolist()]
         return middle, float(self.edges[min(held)]), float(self.edges[max(held) + 1])
 
     def increasing(self) -> Floats:
