@@ -70,14 +70,14 @@ def _without_exception(
 def where(error: BaseException) -> str:
     """Return file and line of the innermost own frame of an exception."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if "site-packages" not in f.filename] or frames
-    return f"{own[-1].filename.rsplit('/', 1)[-1]}:{own[-1].lineno}" if own else "unknown"
+    ours = [f for f in frames if "site-packages" not in f.filename] or frames
+    return f"{ours[-1].filename.rsplit('/', 1)[-1]}:{ours[-1].lineno}" if ours else "unknown"
 
 
 def logger() -> structlog.stdlib.BoundLogger:
     """Return the logger."""
-    made: structlog.stdlib.BoundLogger = structlog.get_logger()
-    return made
+    bound: structlog.stdlib.BoundLogger = structlog.get_logger()
+    return bound
 
 
 def silence_warnings() -> None:

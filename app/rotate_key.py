@@ -42,10 +42,10 @@ def next_key(path: Path, old: MasterKey) -> MasterKey:
         lines = "\n".join([secrets.token_hex(KEY_BYTES), *kept, ""])
         with durable_file(path, overwrite=False) as file:
             file.write(lines.encode())
-    made = master_key(path, create=False)
-    if any(made.derive(purpose) != old.derive(purpose) for purpose in KEPT):
+    key = master_key(path, create=False)
+    if any(key.derive(purpose) != old.derive(purpose) for purpose in KEPT):
         raise KeyFileError(f"the key in {path} was not made to follow the one in use: move it away")
-    return made
+    return key
 
 
 def rotate(using: Settings, to: Path | None = None) -> Path:
@@ -102,10 +102,10 @@ def _seal(session: Session, old: MasterKey, new: MasterKey) -> None:
         its = FingerprintRow.dataset_id == at
         sealed = session.scalars(select(FingerprintRow.sealed).where(its)).one()
         try:
-            made = before.open(at, sealed)
+            content = before.open(at, sealed)
         except KeyFileError:
-            made = after.open(at, sealed)
-        session.execute(update(FingerprintRow).where(its).values(sealed=after.seal(at, made)))
+            content = after.open(at, sealed)
+        session.execute(update(FingerprintRow).where(its).values(sealed=after.seal(at, content)))
 
 
 def _sign(path: Path, old: MasterKey, new: MasterKey) -> None:

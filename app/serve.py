@@ -117,8 +117,8 @@ class Server(uvicorn.Server):
 
 def address(host: str, port: int) -> str:
     """Return the URL of the service for a browser on this machine."""
-    here = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104  all interfaces
-    return f"http://{here.get(host, f'[{host}]' if ':' in host else host)}:{port}"
+    local = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104  all interfaces
+    return f"http://{local.get(host, f'[{host}]' if ':' in host else host)}:{port}"
 
 
 def tell(what: str, where: str) -> None:

@@ -109,15 +109,15 @@ def span(
     from opentelemetry import trace
 
     context = _context(parent) if parent else None
-    made = _tracer.start_span(name, context, attributes=_public(facts), start_time=start)
+    opened = _tracer.start_span(name, context, attributes=_public(facts), start_time=start)
     try:
-        with trace.use_span(made, record_exception=False, set_status_on_exception=False):
+        with trace.use_span(opened, record_exception=False, set_status_on_exception=False):
             yield
     except BaseException as error:
-        made.set_attributes(_public({"error": type(error).__name__}))
+        opened.set_attributes(_public({"error": type(error).__name__}))
         raise
     finally:
-        made.end()
+        opened.end()
 
 
 def note(**facts: Any) -> None:
@@ -145,10 +145,10 @@ def carrier() -> str | None:
         return None
     from opentelemetry import trace
 
-    here = trace.get_current_span().get_span_context()
-    if not here.is_valid:
+    context = trace.get_current_span().get_span_context()
+    if not context.is_valid:
         return None
-    return f"00-{here.trace_id:032x}-{here.span_id:016x}-{int(here.trace_flags):02x}"
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
 
 
 def _context(parent: str) -> Any:

@@ -81,16 +81,16 @@ class Recovery:
         )
         with self.services.sessions.read() as session:
             rows = session.execute(held).all()
-        seen: dict[UUID, tuple[int, datetime | None, float]] = {}
+        leases: dict[UUID, tuple[int, datetime | None, float]] = {}
         for job_id, token, lease in rows:
             before = self._leases.get(job_id)
             same = before is not None and before[:2] == (token, lease)
             since = before[2] if before is not None and same else now
-            seen[job_id] = (token, lease, since)
+            leases[job_id] = (token, lease, since)
             if now - since >= self.services.settings.lease_seconds:
                 self._give_up(job_id, token, lease)
-                del seen[job_id]
-        self._leases = seen
+                del leases[job_id]
+        self._leases = leases
 
     def _give_up(self, job_id: UUID, token: int, lease: datetime | None) -> None:
         """Requeue a job whose lease expired; fail it after the last attempt."""

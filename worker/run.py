@@ -239,10 +239,10 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
                 return None
             job = session.get_one(JobRow, job_id)
             dataset = session.get_one(DatasetRow, job.dataset_id)
-            asked = runnable(job.resolved)
-            holders = _usable(services, session, job, dataset) if asked.pays else ()
-            work = asked.work(session, asked.used(schema_of(dataset)))
-            permit, ends = _paid(services, session, job) if asked.pays else (None, ())
+            runnable_job = runnable(job.resolved)
+            holders = _usable(services, session, job, dataset) if runnable_job.pays else ()
+            work = runnable_job.work(session, runnable_job.used(schema_of(dataset)))
+            permit, ends = _paid(services, session, job) if runnable_job.pays else (None, ())
             job.started_at = job.started_at or max(job.created_at, database_now(session))
             return Claim(
                 job_id=job_id,
@@ -250,7 +250,7 @@ def _claim(services: Services, job_id: UUID) -> Claim | None:
                 token=job.token,
                 attempt=job.attempt,
                 work=work,
-                failure=asked.failure,
+                failure=runnable_job.failure,
                 num_draws=job.progress_of,
                 dataset=dataset,
                 holders=holders,

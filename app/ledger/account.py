@@ -181,13 +181,13 @@ def _reserved(head: Head, analyst_id: UUID, event: Event) -> tuple[Head, Head, E
 
 def _allotted(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, Allotment]:
     """Return the allotments with this analyst's entry added. Raises BudgetExhausted."""
-    own = head.allotments.get(str(analyst_id))
-    if own is None:
+    allotment = head.allotments.get(str(analyst_id))
+    if allotment is None:
         return head.allotments
-    terms, held = replace(head.terms, epsilon=own.epsilon), own.held.add(cost)
+    terms, held = replace(head.terms, epsilon=allotment.epsilon), allotment.held.add(cost)
     if not terms.accepts(held):
-        raise BudgetExhausted(terms, own.held, cost, allotment=True)
-    return {**head.allotments, str(analyst_id): Allotment(own.epsilon, held)}
+        raise BudgetExhausted(terms, allotment.held, cost, allotment=True)
+    return {**head.allotments, str(analyst_id): Allotment(allotment.epsilon, held)}
 
 
 def post(session: Session, job_id: UUID, *, actor_id: UUID | None = None) -> Permit:
@@ -276,10 +276,11 @@ def return_rest(session: Session, job_id: UUID, drawn: Event) -> None:
 
 def _returned(head: Head, analyst_id: UUID, cost: EntryCost) -> Mapping[str, Allotment]:
     """Return the allotments with this analyst's refund."""
-    own = head.allotments.get(str(analyst_id))
-    if own is None:
+    allotment = head.allotments.get(str(analyst_id))
+    if allotment is None:
         return head.allotments
-    return {**head.allotments, str(analyst_id): replace(own, held=own.held.remove(cost))}
+    held = allotment.held.remove(cost)
+    return {**head.allotments, str(analyst_id): replace(allotment, held=held)}
 
 
 def expire(session: Session, now: datetime, limit: int = 100) -> list[UUID]:
@@ -378,8 +379,8 @@ def read_allotments(text: str) -> Mapping[str, Allotment]:
     fields = json.loads(text)
     return MappingProxyType(
         {
-            analyst: Allotment(own["epsilon"], read_state(canonical(own["held"])))
-            for analyst, own in fields.items()
+            analyst: Allotment(stored["epsilon"], read_state(canonical(stored["held"])))
+            for analyst, stored in fields.items()
         }
     )
 
@@ -388,8 +389,8 @@ def write_allotments(allotments: Mapping[str, Allotment]) -> str:
     """Return allotments as canonical JSON."""
     return canonical(
         {
-            analyst: {"epsilon": own.epsilon, "held": json.loads(write_state(own.held))}
-            for analyst, own in allotments.items()
+            analyst: {"epsilon": allotment.epsilon, "held": json.loads(write_state(allotment.held))}
+            for analyst, allotment in allotments.items()
         }
     )
 

@@ -120,7 +120,7 @@ def _allot(session: Session, head: Head, details: Details) -> Head:
     if set(details) != {"analyst", "epsilon"} or not _is_id(details["analyst"]):
         raise AmendmentRefused("name an analyst and an epsilon")
     analyst, epsilon = str(UUID(details["analyst"])), details["epsilon"]
-    others = {name: own for name, own in head.allotments.items() if name != analyst}
+    others = {name: allotment for name, allotment in head.allotments.items() if name != analyst}
     if epsilon is None:
         return replace(head, allotments=others)
     if not _is_number(epsilon) or epsilon < 0:
@@ -132,12 +132,12 @@ def _allot(session: Session, head: Head, details: Details) -> Head:
 def _held_by(session: Session, head: Head, analyst_id: UUID) -> FilterState:
     """Return the sums of an analyst's jobs from the entries, while the head is locked."""
     held = FilterState.empty(head.terms)
-    own = select(ENTRIES.c.kind, ENTRIES.c.cost).where(
+    of_analyst = select(ENTRIES.c.kind, ENTRIES.c.cost).where(
         ENTRIES.c.dataset_id == head.dataset_id,
         ENTRIES.c.analyst_id == analyst_id,
         ENTRIES.c.kind.in_(("reserve", "void", "return")),
     )
-    for kind, cost in session.execute(own):
+    for kind, cost in session.execute(of_analyst):
         move = held.add if kind == "reserve" else held.remove
         held = move(read_cost(cost))
     return held

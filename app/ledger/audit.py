@@ -153,13 +153,13 @@ def verify(session: Session, anchor: tuple[int, str] | None = None) -> Verificat
 
 def _fault(row: Any, seq: int, previous: str, anchor: tuple[int, str] | None) -> str | None:
     """Return the fault of an entry, or None."""
-    here = f"entry {seq + 1}"
+    place = f"entry {seq + 1}"
     if row.seq != seq + 1:
-        return f"{here}: missing"
+        return f"{place}: missing"
     if row.previous != previous:
-        return f"{here}: does not follow the one before it"
+        return f"{place}: does not follow the one before it"
     if row.hash != audit_hash(row._mapping):
-        return f"{here}: changed since it was written"
+        return f"{place}: changed since it was written"
     if anchor and anchor[0] == row.seq and anchor[1] != row.hash:
-        return f"{here}: not the one that was anchored"
+        return f"{place}: not the one that was anchored"
     return None

@@ -79,12 +79,12 @@ def ends(session: Session, known: Mapping[UUID, Anchor]) -> list[End]:
 def missing(session: Session, anchors: Iterable[Anchor]) -> list[Anchor]:
     """Return the anchors whose entry is missing or different: rewound ledgers."""
     wanted = [anchor for anchor in anchors if anchor.seq]
-    there: dict[UUID, str] = {}
+    hashes: dict[UUID, str] = {}
     for start in range(0, len(wanted), AT_ONCE):
         places = [(a.ledger, a.seq) for a in wanted[start : start + AT_ONCE] if a.ledger != AUDIT]
         rows = session.execute(_HASHES, {"places": places}) if places else ()
-        there.update((row.dataset_id, row.hash) for row in rows)
+        hashes.update((row.dataset_id, row.hash) for row in rows)
     for anchor in wanted:
         if anchor.ledger == AUDIT:
-            there[AUDIT] = audit.hash_at(session, anchor.seq)
-    return [anchor for anchor in wanted if there.get(anchor.ledger) != anchor.head]
+            hashes[AUDIT] = audit.hash_at(session, anchor.seq)
+    return [anchor for anchor in wanted if hashes.get(anchor.ledger) != anchor.head]

@@ -75,6 +75,6 @@ class BudgetExhausted(LedgerError):
     @property
     def failure(self) -> tuple[float, float] | None:
         """Return the failure probabilities of the job and remaining; None where it fits."""
-        asked = float(in_units(self._cost.failure or 0))
-        left = failure_left(self._terms, self._held)
-        return (asked, left) if asked > left else None
+        needed = float(in_units(self._cost.failure or 0))
+        available = failure_left(self._terms, self._held)
+        return (needed, available) if needed > available else None

@@ -229,20 +229,20 @@ def budgets(
 def _caps(head: Head, analyst_id: UUID | None) -> list[Allotted]:
     """Return the caps of a ledger, of one analyst if given."""
     return [
-        _allotted(head, UUID(analyst), own)
-        for analyst, own in sorted(head.allotments.items())
+        _allotted(head, UUID(analyst), allotment)
+        for analyst, allotment in sorted(head.allotments.items())
         if analyst_id is None or analyst == str(analyst_id)
     ]
 
 
-def _allotted(head: Head, analyst_id: UUID, own: Allotment) -> Allotted:
+def _allotted(head: Head, analyst_id: UUID, allotment: Allotment) -> Allotted:
     """Return one analyst's cap with what is spent and left."""
-    terms = replace(head.terms, epsilon=own.epsilon)
-    debited = (terms, own.held), (head.terms, head.held)
+    terms = replace(head.terms, epsilon=allotment.epsilon)
+    debited = (terms, allotment.held), (head.terms, head.held)
     return Allotted(
         analyst_id=analyst_id,
-        epsilon=own.epsilon,
-        spent_epsilon=spent_epsilon(terms, own.held),
+        epsilon=allotment.epsilon,
+        spent_epsilon=spent_epsilon(terms, allotment.held),
         remaining_epsilon=min(remaining_epsilon(*debit) for debit in debited),
         remaining_pure=min(remaining_pure_epsilon(*debit) for debit in debited),
     )
@@ -271,9 +271,9 @@ def preview(
 def _views(head: Head, analyst_id: UUID | None) -> list[tuple[FilterTerms, FilterState]]:
     """Return (terms, held sums) of a ledger and of the analyst's cap on it."""
     views = [(head.terms, head.held)]
-    own = head.allotments.get(str(analyst_id))
-    if own is not None:
-        views.append((replace(head.terms, epsilon=own.epsilon), own.held))
+    allotment = head.allotments.get(str(analyst_id))
+    if allotment is not None:
+        views.append((replace(head.terms, epsilon=allotment.epsilon), allotment.held))
     return views
 
 

@@ -26,23 +26,23 @@ class Totals:
 
 def totals(session: Session) -> Totals:
     """Return totals over all ledgers, read from their heads."""
-    ledgers, left, entries = Counter[str](), Counter[str](), 0
+    ledgers, classes, entries = Counter[str](), Counter[str](), 0
     ledgers.update(dict.fromkeys(ACCOUNT_STATUSES, 0))
-    left.update(dict.fromkeys(LEFT, 0))
+    classes.update(dict.fromkeys(LEFT, 0))
     query = select(HEADS.c.seq, HEADS.c.status, HEADS.c.terms, HEADS.c.posted, HEADS.c.reserved)
     for seq, status, *budget in session.execute(query):
         ledgers[status] += 1
         entries += seq
         if status == "open":
-            left[_left(*budget)] += 1
-    return Totals(ledgers, left, entries)
+            classes[_left(*budget)] += 1
+    return Totals(ledgers, classes, entries)
 
 
 @lru_cache(maxsize=4096)
 def _left(terms: str, posted: str, reserved: str) -> str:
     """Return the class in LEFT of a ledger's remaining budget, by squared mu."""
     promise = read_terms(terms)
-    whole = remaining_mu(promise, FilterState.empty(promise)) ** 2
+    full = remaining_mu(promise, FilterState.empty(promise)) ** 2
     held = sum_of(read_state(posted), read_state(reserved))
-    share = remaining_mu(promise, held) ** 2 / whole if whole else 0.0
+    share = remaining_mu(promise, held) ** 2 / full if full else 0.0
     return LEFT[(share < 0.5) + (share < 0.1) + (share == 0.0)]

@@ -109,18 +109,18 @@ class _Replay:
 
     def follow(self, entry: Any) -> None:
         """Apply one entry. Raises _FaultError."""
-        here = f"entry {self.seq + 1}"
+        place = f"entry {self.seq + 1}"
         if entry.seq != self.seq + 1:
-            raise _FaultError(f"{here}: missing")
+            raise _FaultError(f"{place}: missing")
         if entry.previous != self.hash:
-            raise _FaultError(f"{here}: does not follow the one before it")
+            raise _FaultError(f"{place}: does not follow the one before it")
         if entry.hash != entry_hash(entry._mapping):
-            raise _FaultError(f"{here}: changed since it was written")
+            raise _FaultError(f"{place}: changed since it was written")
         fault = self._apply(entry)
         if fault:
-            raise _FaultError(f"{here}: {fault}")
+            raise _FaultError(f"{place}: {fault}")
         if entry.total != write_state(self.held):
-            raise _FaultError(f"{here}: wrong total")
+            raise _FaultError(f"{place}: wrong total")
         self.seq, self.hash = entry.seq, entry.hash
 
     def _apply(self, entry: Any) -> str | None:
@@ -184,9 +184,9 @@ class _Replay:
         self.reserved, self.held = self.reserved.add(cost), self.held.add(cost)
         self._move(analyst, cost, FilterState.add)
         caps = [(self._terms, self.held)]
-        own = self.allotments.get(analyst)
-        if own is not None:
-            caps.append((replace(self._terms, epsilon=own.epsilon), own.held))
+        allotment = self.allotments.get(analyst)
+        if allotment is not None:
+            caps.append((replace(self._terms, epsilon=allotment.epsilon), allotment.held))
         fits = self.status == "open" and all(terms.accepts(held) for terms, held in caps)
         return None if fits else "a reservation that was not allowed"
 
@@ -195,8 +195,8 @@ class _Replay:
         empty = FilterState.empty(self._terms)
         self.by_analyst[analyst] = move(self.by_analyst.get(analyst, empty), cost)
         if analyst in self.allotments:
-            own = self.allotments[analyst]
-            self.allotments[analyst] = replace(own, held=self.by_analyst[analyst])
+            allotment = self.allotments[analyst]
+            self.allotments[analyst] = replace(allotment, held=self.by_analyst[analyst])
 
     @property
     def _terms(self) -> FilterTerms:

@@ -57,11 +57,11 @@ def leave(sessions: SessionFactory) -> None:
 
 def running(session: Session) -> Sequence[ProcessRow]:
     """Return the records of running processes."""
-    now, here = database_now(session), socket.gethostname()
+    now, host = database_now(session), socket.gethostname()
     return [
         row
         for row in session.scalars(select(ProcessRow))
-        if (alive(row.name.partition("@")[0]) if row.host == here else _fresh(row, now))
+        if (alive(row.name.partition("@")[0]) if row.host == host else _fresh(row, now))
     ]
 
 

@@ -219,8 +219,8 @@ class _Sums:
             while waiting:
                 total = total + self._taken(waiting.popleft(), names, size, change)
         finally:
-            for asked in waiting:
-                _dropped(asked.future)
+            for request in waiting:
+                _dropped(request.future)
         return total
 
     def _asked(
@@ -252,27 +252,27 @@ class _Sums:
         return _Asked(first, stop, until, number, future)
 
     def _taken(
-        self, asked: _Asked, names: Names, size: int, change: Callable[[Table], Floats]
+        self, request: _Asked, names: Names, size: int, change: Callable[[Table], Floats]
     ) -> Floats:
         """Return a requested sum; compute it locally if it does not arrive in time."""
-        found = self._received(asked)
-        if found is not None:
-            return found
-        return added(map(change, in_blocks(self._read(names, asked.first, asked.stop), size)))
+        total = self._received(request)
+        if total is not None:
+            return total
+        return added(map(change, in_blocks(self._read(names, request.first, request.stop), size)))
 
-    def _received(self, asked: _Asked) -> Floats | None:
+    def _received(self, request: _Asked) -> Floats | None:
         """Return the cluster's sum, or None."""
-        future = asked.future
+        future = request.future
         if future is None or self._lost:
             return None
         try:
             while not future.done():
-                if time.time() > asked.until or self._client.status != "running":
+                if time.time() > request.until or self._client.status != "running":
                     raise ElsewhereError("no answer came in time")
                 time.sleep(LOOK_SECONDS / 100)
             sealed = future.result(timeout=LOOK_SECONDS)
-            found: Floats = self._cluster.key.open(sealed, SUM + asked.number)
-            return found
+            total: Floats = self._cluster.key.open(sealed, SUM + request.number)
+            return total
         except Exception as error:
             if future.status == "error" and self._client.status == "running":
                 logs.logger().warning("cluster_task_failed", exception=type(error).__name__)
@@ -288,8 +288,8 @@ class _Sums:
             from distributed import Client
 
             try:
-                made: Any = Client
-                client = made(self._cluster.address, timeout=CONNECT_SECONDS, set_as_default=False)
+                make: Any = Client
+                client = make(self._cluster.address, timeout=CONNECT_SECONDS, set_as_default=False)
                 weakref.finalize(self, _closed, client)
                 self._client = client
                 if not client.nthreads():

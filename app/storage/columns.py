@@ -316,7 +316,7 @@ def schema_of(row: DatasetRow) -> Schema:
         columns=parse_columns(row.columns),
         rows=row.rows,
         neighbouring=Neighbouring(row.neighbouring),
-        holders=tuple(one["rows"] for one in row.holders or ()),
+        holders=tuple(holder["rows"] for holder in row.holders or ()),
         privacy_unit=unit_of(row.privacy_unit),
     )
 

@@ -306,16 +306,16 @@ class DatasetFiles:
 
     def _examine(self, sealed: SealedFile) -> None:
         """Check that every chunk of a file decrypts."""
-        own, schema, seal = sealed.dataset_id, sealed.schema, sealed.seal
+        dataset_id, schema, seal = sealed.dataset_id, sealed.schema, sealed.seal
         last = _num_chunks(schema) - 1
-        with self._reader.open(own) as file:
+        with self._reader.open(dataset_id) as file:
             check_head(file, schema)
             every = last == 0 or file.size <= self._store.cheap_bytes
             chunks = _chunks(file, seal, schema)
             for _ in chunks if every else islice(chunks, 1):
                 pass
         if not every:
-            with self._reader.open(own, _start_of(last, schema)) as file:
+            with self._reader.open(dataset_id, _start_of(last, schema)) as file:
                 for _ in _chunks(file, seal, schema, last):
                     pass
 

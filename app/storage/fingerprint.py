@@ -149,11 +149,11 @@ class Fingerprint:
 
     def to_bytes(self) -> bytes:
         """Return the stored form, whose length depends on numbers of columns and persons."""
-        made = self.exact.to_bytes() + (b"" if self.coarse is None else self.coarse.to_bytes())
+        content = self.exact.to_bytes() + (b"" if self.coarse is None else self.coarse.to_bytes())
         if len(self.persons) == 0:
-            return made
+            return content
         head = PERSONS.pack(PERSONS_MAGIC, len(self.persons))
-        return made + head + self.persons.astype("<u8", copy=False).tobytes()
+        return content + head + self.persons.astype("<u8", copy=False).tobytes()
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> "Fingerprint":
@@ -181,11 +181,11 @@ def _print_of(stored: bytes, parts: int) -> Print:
     _, rows, high, low, columns = HEAD.unpack_from(stored)
     numbers = np.frombuffer(stored, "<u8", offset=HEAD.size).astype(np.uint64)
     sample, counts, by_column = np.split(numbers, [KEPT, 2 * KEPT])
-    there = counts > 0
+    present = counts > 0
     sums, distinct, evidence = np.vstack(
         [by_column.reshape(parts, columns), np.zeros((3 - parts, columns), np.uint64)]
     )
-    return Print(rows, (high, low), sample[there], counts[there], sums, distinct, evidence)
+    return Print(rows, (high, low), sample[present], counts[present], sums, distinct, evidence)
 
 
 def likeness(first: Fingerprint, second: Fingerprint) -> Likeness | None:
@@ -228,11 +228,11 @@ def _surprise(counts: Counts) -> float:
     """Return -log2 of the largest probability of these counts under independence."""
     divisor = math.gcd(*map(int, counts))
     least = [int(count) // divisor for count in counts]
-    whole = sum(least)
-    if whole <= 1:
+    total = sum(least)
+    if total <= 1:
         return 0.0
-    each = sum(c * math.log(c / whole) - math.lgamma(c + 1) for c in least)
-    return -(math.lgamma(whole + 1) + each) / math.log(2)
+    each = sum(c * math.log(c / total) - math.lgamma(c + 1) for c in least)
+    return -(math.lgamma(total + 1) + each) / math.log(2)
 
 
 def _once(counts: Counts) -> Counts:
@@ -257,8 +257,8 @@ def _rows_in_common(first: Print, second: Print) -> Likeness | None:
         (f.sample[f.sample <= bound], counts[f.sample <= bound])
         for f, counts in zip((first, second), once, strict=True)
     )
-    _, at, there = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
-    common = int(np.minimum(ours[at], others[there]).sum())
+    _, at_mine, at_theirs = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
+    common = int(np.minimum(ours[at_mine], others[at_theirs]).sum())
     smaller = min(int(ours.sum()), int(others.sum()))
     if smaller < max(1, min(LEAST, first.rows, second.rows)):
         return None
@@ -311,7 +311,7 @@ def _columns_in_common(first: Print, second: Print) -> Likeness | None:
     if share < 0.5:
         return None
     bits = [known[np.isin(mine, both)], also[np.isin(theirs, both)]]
-    sure = max(int(found.max(initial=0)) for found in bits) >= SURE_BITS
+    sure = max(int(each.max(initial=0)) for each in bits) >= SURE_BITS
     return Likeness("columns", share, sure) if sure or first.rows == second.rows else None
 
 
@@ -356,16 +356,16 @@ class _Sketched:
 
     def printed(self, proving: Bits | None = None) -> Print:
         """Return the print. proving: evidence by unrounded values, where these are rounded."""
-        telling = np.array([len(found.bits) >= TELLING for found in self.values])
+        telling = np.array([len(values.bits) >= TELLING for values in self.values])
         evidence = [
-            int(_surprise(found.counts)) if fine or len(np.unique(found.counts)) > 1 else 0
-            for found, fine in zip(self.values, self.fine, strict=True)
+            int(_surprise(values.counts)) if fine or len(np.unique(values.counts)) > 1 else 0
+            for values, fine in zip(self.values, self.fine, strict=True)
         ]
         if proving is not None:
             evidence = [
                 bits if proves else 0 for bits, proves in zip(evidence, proving, strict=True)
             ]
-        distinct = [float(found.different) for found in self.values]
+        distinct = [float(values.different) for values in self.values]
         return Print(
             self.rows,
             (int(self.total[0]), int(self.total[1])),
@@ -404,8 +404,8 @@ class Sketch:
         """Return hashes (n, 2) of n numbers under a label."""
         blocks = np.empty((len(bits), 2), "<u8")
         blocks[:, 0], blocks[:, 1] = bits, what
-        made = self._cipher.encryptor().update(blocks.tobytes())
-        return np.frombuffer(made, "<u8").reshape(-1, 2).astype(np.uint64, copy=False)
+        turned = self._cipher.encryptor().update(blocks.tobytes())
+        return np.frombuffer(turned, "<u8").reshape(-1, 2).astype(np.uint64, copy=False)
 
     def _numbers(self, values: NDArray[np.float64]) -> Bits:
         """Return the hashes of numbers."""

@@ -171,10 +171,10 @@ def ingest_apart(
         ]
         for *values, owners in _batches(source, format, [*columns, holder], limits, reading):
             for at, (writer, sketch) in enumerate(zip(writers, sketches, strict=True)):
-                own = [array[owners == at] for array in values]
-                if len(own[0]):
-                    sketch.add(own)
-                    writer.add(_clamped(own, columns))
+                values_of_holder = [array[owners == at] for array in values]
+                if len(values_of_holder[0]):
+                    sketch.add(values_of_holder)
+                    writer.add(_clamped(values_of_holder, columns))
         for at, writer in enumerate(writers):
             if not writer.rows:
                 raise _no_rows(at)
@@ -218,18 +218,18 @@ def ingest_by_unit(
             rows += len(digests[-1])
             _check_room(columns, rows, 0, limits)
     del batch, values, units, names  # of the last batch, and digests that are not needed any more
-    all_digests, whole = _joined(digests), [_joined(column) for column in parts]
+    all_digests, all_values = _joined(digests), [_joined(column) for column in parts]
     holders = _joined(held_by) if held_by else None
     stored = []
     for at, (dataset_id, sketch) in enumerate(zip(dataset_ids, sketches, strict=True)):
-        values, theirs = whole, all_digests
+        values, theirs = all_values, all_digests
         if holders is not None and at:
-            own = np.flatnonzero(holders == at - 1)
-            if not len(own):
+            of_holder = np.flatnonzero(holders == at - 1)
+            if not len(of_holder):
                 raise _no_rows(at - 1)
-            values, theirs = [array[own] for array in whole], all_digests[own]
-        made = _stored_units(files, dataset_id, columns, unit, limits, sketch, values, theirs)
-        stored.append(made)
+            values, theirs = [array[of_holder] for array in all_values], all_digests[of_holder]
+        kept = _stored_units(files, dataset_id, columns, unit, limits, sketch, values, theirs)
+        stored.append(kept)
     return stored
 
 
@@ -281,9 +281,9 @@ def _check_room(columns: Sequence[Column], rows: int, slots: int, limits: Limits
 
 def _joined(parts: list[Any]) -> NDArray[Any]:
     """Return the concatenation, freeing the parts."""
-    whole = np.concatenate(parts)
+    joined = np.concatenate(parts)
     parts.clear()
-    return whole
+    return joined
 
 
 def _digests(units: pa.Array, names: dict[str, bytes], key: bytes) -> NDArray[np.uint8]:
@@ -360,8 +360,8 @@ def _nameless(array: pa.Array) -> int:
     """Return the number of rows without a person's name."""
     coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     blank = [at for at, word in enumerate(coded.dictionary.to_pylist()) if not str(word).strip()]
-    indices, there = coded.indices.drop_null(), len(array) - coded.null_count
-    blanks = int(np.isin(_raw(indices, np.dtype(np.int32)), blank).sum()) if there else 0
+    indices, present = coded.indices.drop_null(), len(array) - coded.null_count
+    blanks = int(np.isin(_raw(indices, np.dtype(np.int32)), blank).sum()) if present else 0
     return len(array) - len(indices) + blanks
 
 

@@ -113,14 +113,14 @@ class _Records:
             if not block and held and not held.endswith(b"\n"):
                 held += b"\n"
             end = self._checked(held, last=not block)
-            whole, held = blank + held[:end], held[end:]
-            full = len(whole.rstrip(self._blank))
-            full = whole.find(b"\n", full) + 1 if full else 0
-            whole, blank = whole[:full], whole[full:]
+            records, held = blank + held[:end], held[end:]
+            full = len(records.rstrip(self._blank))
+            full = records.find(b"\n", full) + 1 if full else 0
+            records, blank = records[:full], records[full:]
             if blank.count(b"\n") > self._limits.rows:
                 raise IngestError("too_many_rows", "/file", f"more than {self._limits.rows} rows")
-            if whole:
-                yield whole
+            if records:
+                yield records
 
     def _checked(self, held: bytes, *, last: bool) -> int:
         """Return the end of the last whole record. Raises IngestError."""
@@ -237,8 +237,8 @@ def _parse(
 
 def _present(array: pa.Array, dialect: Dialect, column: Column | UnitColumn) -> pa.Array:
     """Return the values, with spellings of missing values as nulls."""
-    own = getattr(column, "categories", ())
-    spellings = [one for one in dialect.missing if one not in own]
+    categories = getattr(column, "categories", ())
+    spellings = [spelling for spelling in dialect.missing if spelling not in categories]
     if not spellings:
         return array
     none = pc.is_in(pc.utf8_trim_whitespace(array), texts(spellings))

@@ -133,11 +133,11 @@ def _conninfo(source: PostgresqlSource) -> str:
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
     try:
-        given = conninfo_to_dict(source.url())
+        of_url = conninfo_to_dict(source.url())
     except ProgrammingError:
         raise _unavailable("its address is not one of PostgreSQL") from None
     options = [
-        str(given.get("options") or ""),
+        str(of_url.get("options") or ""),
         f"-c statement_timeout={source.seconds * 1000}",
         "-c default_transaction_read_only=on",
         r"-c default_transaction_isolation=repeatable\ read",
@@ -149,7 +149,7 @@ def _conninfo(source: PostgresqlSource) -> str:
         "keepalives_interval": SILENT_SECONDS // 6,
         "keepalives_count": 3,
     }
-    return make_conninfo(**{**given, **times, "options": " ".join(options).strip()})
+    return make_conninfo(**{**of_url, **times, "options": " ".join(options).strip()})
 
 
 def _postgresql_value(field: pa.Field) -> str:
@@ -282,10 +282,10 @@ def _delta(
             raise SourceError("not_offered", "/path", LEADS_OUT)
         uri = str(root / place)
     try:
-        here = _folder(source.model_copy(update={"folder": uri}))
+        lake = _folder(source.model_copy(update={"folder": uri}))
         table = DeltaTable(uri, storage_options=_delta_options(source))
-        _check_links(here, [unquote(file) for file in table.file_uris()])
-        rows = table.to_pyarrow_dataset(filesystem=here)
+        _check_links(lake, [unquote(file) for file in table.file_uris()])
+        rows = table.to_pyarrow_dataset(filesystem=lake)
         check_names(rows.schema.names, columns, reading)
         check_types(rows.schema, columns)
         names = [column.name for column in columns]
@@ -350,9 +350,9 @@ def _files(folder: fs.FileSystem, place: str) -> list[_File]:
     What is hidden, as half-written files are, begins with a dot or an underscore.
     """
     try:
-        here = folder.get_file_info(place)
-        listed = [here]
-        if here.type == fs.FileType.Directory:
+        at_place = folder.get_file_info(place)
+        listed = [at_place]
+        if at_place.type == fs.FileType.Directory:
             listed = folder.get_file_info(fs.FileSelector(place, recursive=True))
     except (pa.ArrowException, OSError) as error:
         raise _unavailable(AWAY, type(error).__name__) from None

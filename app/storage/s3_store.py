@@ -111,10 +111,10 @@ class _Upload:
         """Send one part."""
         with _reached():
             if not self._id:
-                made = self._client.create_multipart_upload(
+                created = self._client.create_multipart_upload(
                     **self._place, Metadata={WRITE_MARK: self._mark}
                 )
-                self._id = made["UploadId"]
+                self._id = created["UploadId"]
             number = len(self._parts) + 1
             sent = self._client.upload_part(
                 **self._place,
@@ -197,7 +197,7 @@ class _Download:
 
     def _fetch(self) -> None:
         """Fetch the next range."""
-        for left in reversed(range(ATTEMPTS)):
+        for further in reversed(range(ATTEMPTS)):
             try:
                 self._held += self._range()
             except ClientError as error:
@@ -211,7 +211,7 @@ class _Download:
                 with _reached():
                     raise
             except BotoCoreError:  # it broke off in the middle, where the library does not retry
-                if not left:
+                if not further:
                     with _reached():
                         raise
             else:
@@ -287,17 +287,17 @@ class S3Store:
 
     def sweep(self, wanted: set[str], suffix: str, older_than: float) -> int:
         """Delete old objects that are not in `wanted`, and unfinished uploads."""
-        whole = {"Bucket": self._bucket, "Prefix": self._prefix}
+        everything = {"Bucket": self._bucket, "Prefix": self._prefix}
         deleted = 0
         with _reached():
-            for page in self._client.get_paginator("list_objects_v2").paginate(**whole):
+            for page in self._client.get_paginator("list_objects_v2").paginate(**everything):
                 for item in page.get("Contents", ()):
                     name = item["Key"].removeprefix(self._prefix)
                     old = item["LastModified"].timestamp() < older_than
                     if name.endswith(suffix) and name not in wanted and old:
                         self.delete(name)
                         deleted += 1
-            for page in self._client.get_paginator("list_multipart_uploads").paginate(**whole):
+            for page in self._client.get_paginator("list_multipart_uploads").paginate(**everything):
                 for begun in page.get("Uploads", ()):
                     ours = begun["Key"].endswith(suffix)
                     if ours and begun["Initiated"].timestamp() < older_than:

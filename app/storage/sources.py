@@ -114,13 +114,13 @@ class _Folder(_Source):
     @model_validator(mode="after")
     def _whole_key(self) -> "_Folder":
         """Check that the access key has both id and secret, or neither."""
-        given = []
+        declared = []
         for name in ("access_key", "secret_key"):
             places = [getattr(self, f"{name}_{where}") for where in ("env", "file")]
             if None not in places:
                 raise ValueError(NOT_BOTH.format(name))
-            given.append(places != [None, None])
-        if given[0] != given[1]:
+            declared.append(places != [None, None])
+        if declared[0] != declared[1]:
             raise ValueError("of access_key and secret_key only one is given")
         return self
 

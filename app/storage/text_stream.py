@@ -68,13 +68,13 @@ def _gunzipped(raw: Iterator[bytes]) -> Iterator[bytes]:
     member = zlib.decompressobj(wbits=31)
     try:
         for block in raw:
-            left = block
-            while left:
+            unread = block
+            while unread:
                 if member.eof:
-                    left = left.lstrip(b"\0")  # padding
-                    member = zlib.decompressobj(wbits=31) if left else member
-                yield member.decompress(left, BLOCK_BYTES)
-                left = member.unused_data if member.eof else member.unconsumed_tail
+                    unread = unread.lstrip(b"\0")  # padding
+                    member = zlib.decompressobj(wbits=31) if unread else member
+                yield member.decompress(unread, BLOCK_BYTES)
+                unread = member.unused_data if member.eof else member.unconsumed_tail
     except zlib.error:
         raise _broken("gzip") from None
     if not member.eof:
@@ -107,15 +107,15 @@ def _only(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
         for member in names
     ):
         raise IngestError("not_csv", "/file", f"the content is {SAVE_AS_CSV}")
-    own = [member for member in names if not member.filename.startswith("__MACOSX/")]
-    if len(own) != 1:
-        message = f"the zip file holds {len(own)} files: pack one"
+    files = [member for member in names if not member.filename.startswith("__MACOSX/")]
+    if len(files) != 1:
+        message = f"the zip file holds {len(files)} files: pack one"
         raise IngestError("several_files", "/file", message)
-    if own[0].flag_bits & 1:
+    if files[0].flag_bits & 1:
         raise _refused("zip file has a password: pack it without")
-    if own[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+    if files[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise _refused("zip file is packed in an unusual way: pack it by deflate, or give gzip")
-    return own[0]
+    return files[0]
 
 
 def as_utf8(blocks: Iterator[bytes], encoding: Encoding, *, returns: bool) -> Iterator[bytes]:

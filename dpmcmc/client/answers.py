@@ -197,12 +197,12 @@ def _elsewhere(response: httpx.Response) -> str:
     """Say where a redirect leads, without path, name and password."""
     message = "the address of the service leads elsewhere"
     try:
-        there = response.url.join(response.headers["Location"])
+        target = response.url.join(response.headers["Location"])
     except (httpx.InvalidURL, ValueError):
         return message
-    if (there.scheme, there.netloc) == (response.url.scheme, response.url.netloc):
-        return f"{message}, to {there.path}: write it as the service has it"
-    return f"{message}, to {origin_of(there)}: if that is the service, give that address"
+    if (target.scheme, target.netloc) == (response.url.scheme, response.url.netloc):
+        return f"{message}, to {target.path}: write it as the service has it"
+    return f"{message}, to {origin_of(target)}: if that is the service, give that address"
 
 
 def body_of(response: httpx.Response) -> Json:

@@ -74,14 +74,14 @@ class Cap:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)
             spent = self._spent(file.read())
-            left = self.epsilon - spent - epsilon
-            if epsilon and left >= 0.0:
+            rest = self.epsilon - spent - epsilon
+            if epsilon and rest >= 0.0:
                 file.seek(0)
                 file.write(json.dumps({"spent_epsilon": spent + epsilon}))
                 file.truncate()
                 file.flush()
                 os.fsync(file.fileno())
-        return left
+        return rest
 
     def _spent(self, text: str) -> float:
         if not text:
@@ -105,7 +105,7 @@ def server(client: Client, cap: Cap) -> MCPServer[Any]:
     cap
         What the assistant's jobs may cost together.
     """
-    made: MCPServer[Any] = MCPServer("dpmcmc", instructions=INSTRUCTIONS, log_level="WARNING")
+    mcp: MCPServer[Any] = MCPServer("dpmcmc", instructions=INSTRUCTIONS, log_level="WARNING")
     tools = _Tools(client, cap)
     for tool in (
         tools.list_datasets,
@@ -118,8 +118,8 @@ def server(client: Client, cap: Cap) -> MCPServer[Any]:
         tools.get_result,
         tools.cancel_job,
     ):
-        made.tool()(_with_refusals_in_words(tool))
-    return made
+        mcp.tool()(_with_refusals_in_words(tool))
+    return mcp
 
 
 def _with_refusals_in_words(tool: Callable[Given, Answer]) -> Callable[Given, Answer]:
@@ -160,7 +160,7 @@ class _Tools:
 
     def list_datasets(self) -> list[Json]:
         """List the datasets that may be used, with their status and what is left of each budget."""
-        left = {
+        rest = {
             listed["dataset"]: listed["remaining"]["epsilon"] for listed in self._client.budgets()
         }
         return [
@@ -169,7 +169,7 @@ class _Tools:
                 "name": listed["name"],
                 "description": listed["description"],
                 "status": listed["status"],
-                "remaining_epsilon": left.get(listed["id"]),
+                "remaining_epsilon": rest.get(listed["id"]),
             }
             for listed in self._client.datasets()
         ][:SHOWN]

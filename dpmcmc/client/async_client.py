@@ -133,8 +133,8 @@ class AsyncClient:
     async def dummy(self, dataset: str, rows: int = 100, *, seed: int = 0) -> dict[str, list[Any]]:
         """Rows made from declared bounds and categories alone. As Client.dummy."""
         path = f"/v1/datasets/{await self._dataset(dataset)}/dummy"
-        asked = {"rows": rows, "seed": seed}
-        data: dict[str, list[Any]] = (await self.call("GET", path, params=asked))["data"]
+        params = {"rows": rows, "seed": seed}
+        data: dict[str, list[Any]] = (await self.call("GET", path, params=params))["data"]
         return data
 
     async def upload(

@@ -100,7 +100,7 @@ def mcp(
     except ModuleNotFoundError:
         complain("this needs another package: pip install 'dpmcmc[client,mcp]'.", code=WRONG_WORDS)
     try:
-        kept = Cap(cap, spent)
+        limit = Cap(cap, spent)
     except ValueError as error:
         complain(f"--cap, --spent: {error}", code=WRONG_WORDS)
-    server(client_of(context), kept).run("stdio")
+    server(client_of(context), limit).run("stdio")

@@ -313,8 +313,8 @@ class Client:
         They read nothing of the dataset and cost nothing: for code that is tried before any budget
         is spent, as `pandas.DataFrame(client.dummy("visits"))`.
         """
-        made: Json = json.loads(self.dummy_table(dataset, "json", rows, seed))
-        data: dict[str, list[Any]] = made["data"]
+        table: Json = json.loads(self.dummy_table(dataset, "json", rows, seed))
+        data: dict[str, list[Any]] = table["data"]
         return data
 
     def dummy_table(self, dataset: str, form: str = "csv", rows: int = 100, seed: int = 0) -> bytes:

@@ -59,8 +59,8 @@ def dummy(
     read.
     """
     client = client_of(context)
-    made = client.dummy_table(names.dataset(client, dataset), form, rows, seed)
-    save(output, made, as_json)
+    table = client.dummy_table(names.dataset(client, dataset), form, rows, seed)
+    save(output, table, as_json)
 
 
 Separator = Annotated[
@@ -82,14 +82,14 @@ def _format(
     none: list[str] | None,
 ) -> dict[str, object]:
     """The members of format that are named."""
-    given = {
+    members = {
         "separator": "\t" if separator in ("tab", "\\t") else separator,
         "decimal": decimal,
         "thousands": thousands,
         "encoding": encoding,
         "missing": none or None,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in members.items() if value is not None}
 
 
 @commands.command()
@@ -106,11 +106,11 @@ def inspect(
     """Show how a file is written, its columns and first rows; nothing is stored (admin)."""
     written = _format(separator, decimal, thousands, encoding, none)
     inspection = client_of(context).inspect(file, written)
-    asked = [
+    questions = [
         f"[yellow]{escape(question['pointer'] + ': ' + question['message'])}[/]"
         for question in inspection["questions"]
     ]
-    show(inspection, as_json, *render.inspected(inspection), *asked)
+    show(inspection, as_json, *render.inspected(inspection), *questions)
 
 
 SchemaPath = Annotated[
@@ -149,11 +149,11 @@ def schema(
         known = {column["name"]: column for column in columns}
         written = _format(separator, decimal, thousands, encoding, none)
         in_file = [column for column in client.inspect(file, written)["columns"] if column["name"]]
-        left = [
+        skipped = [
             column["name"] for column in in_file if column["skip"] and column["name"] not in known
         ]
-        if left:
-            message = f"left out, as they look like ids or free text: {', '.join(left)}"
+        if skipped:
+            message = f"left out, as they look like ids or free text: {', '.join(skipped)}"
             complaints.print(escape(message))
         columns = [
             known.get(column["name"], {"name": column["name"], "type": KINDS[column["kind"]]})
@@ -236,8 +236,8 @@ def snapshot(
 
     Leaving before its end stops it, and nothing is registered.
     """
-    given = {"table": table, "query": query, "path": path}
-    what = {name: value for name, value in given.items() if value is not None}
+    options = {"table": table, "query": query, "path": path}
+    what = {name: value for name, value in options.items() if value is not None}
     if len(what) != 1:
         complain("of what? Give one of --table, --query and --path.", code=WRONG_WORDS)
     declared = read(metadata)
@@ -248,8 +248,8 @@ def snapshot(
         declared = {**declared, "columns": list(content.columns)}
     client = client_of(context)
     with render.rows_read(complaints, source) as progress:
-        made = client.snapshot({"name": source, **what}, declared, progress)
-    _registered(made, as_json)
+        registered = client.snapshot({"name": source, **what}, declared, progress)
+    _registered(registered, as_json)
 
 
 @commands.command()
@@ -265,8 +265,8 @@ def refresh(
     client = client_of(context)
     dataset_id = names.dataset(client, dataset)
     with render.rows_read(complaints, dataset) as progress:
-        made = client.refresh(dataset_id, name, progress)
-    _registered(made, as_json)
+        registered = client.refresh(dataset_id, name, progress)
+    _registered(registered, as_json)
 
 
 def _registered(description: dict[str, Any], as_json: bool) -> None:

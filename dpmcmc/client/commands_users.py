@@ -126,11 +126,11 @@ def ask(
 ) -> None:
     """Ask the admins for a dataset, or for budget on one (analyst)."""
     client = client_of(context)
-    seen = [listed for listed in client.datasets() if dataset in (listed["id"], listed["name"])]
-    named = {"dataset": seen[0]["id"]} if len(seen) == 1 else {"dataset_name": dataset}
+    matches = [listed for listed in client.datasets() if dataset in (listed["id"], listed["name"])]
+    named = {"dataset": matches[0]["id"]} if len(matches) == 1 else {"dataset_name": dataset}
     body = read(job) if job else None
-    made = client.ask(reason, **named, epsilon=epsilon, job=body)
-    show(made, as_json, render.access_requests([made]))
+    created = client.ask(reason, **named, epsilon=epsilon, job=body)
+    show(created, as_json, render.access_requests([created]))
 
 
 @commands.command()
@@ -169,13 +169,13 @@ def answer(
 ) -> None:
     """Grant or refuse an access request (admin), or withdraw an own one."""
     client = client_of(context)
-    given = {"answer": say, "allotment": allotment, "epsilon": epsilon}
+    members = {"answer": say, "allotment": allotment, "epsilon": epsilon}
     if dataset is not None:
-        given["dataset"] = names.dataset(client, dataset)
-    given = {name: value for name, value in given.items() if value is not None}
-    if decision is Decision.withdrawn and given:
+        members["dataset"] = names.dataset(client, dataset)
+    members = {name: value for name, value in members.items() if value is not None}
+    if decision is Decision.withdrawn and members:
         complain("a request is withdrawn without more words.", code=WRONG_WORDS)
-    decided = client.answer(names.access_request(client, request), decision, **given)
+    decided = client.answer(names.access_request(client, request), decision, **members)
     show(decided, as_json, render.access_requests([decided]))
 
 

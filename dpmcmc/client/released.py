@@ -299,8 +299,8 @@ def task_of(job: Json, answer: Json) -> Task:
         "answer": answer | {"verdict": job.get("verdict")},
     }
     if answer["kind"] == "summaries":
-        told = ({"dates": None} | estimate for estimate in answer["estimates"])
-        estimates = tuple(_typed(Estimate, estimate) for estimate in told)
+        complete = ({"dates": None} | estimate for estimate in answer["estimates"])
+        estimates = tuple(_typed(Estimate, estimate) for estimate in complete)
         return _typed(Summaries, values | {"estimates": estimates})
     if answer["kind"] == "synthetic":
         marginals = tuple(

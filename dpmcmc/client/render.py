@@ -121,7 +121,7 @@ def verdict(answer: Json) -> str:
 def explanation(answer: Json) -> str:
     """What a regression found, in sentences; the verdict stands by itself."""
     sentence = (answer.get("verdict") or {}).get("sentence")
-    return "\n".join(escape(one) for one in answer.get("explanation", []) if one != sentence)
+    return "\n".join(escape(line) for line in answer.get("explanation", []) if line != sentence)
 
 
 def status(job: Json) -> str:
@@ -209,9 +209,9 @@ def inference(answer: Json) -> Table:
 
 def _of(item: Json) -> str:
     """What was reserved, where a job stopped early and got the rest back."""
-    whole = (item.get("reserved") or item["cost"])["epsilon"]
-    early = item["cost"]["epsilon"] < whole
-    return f" of {epsilon(whole)} that were reserved" if early else ""
+    reserved = (item.get("reserved") or item["cost"])["epsilon"]
+    early = item["cost"]["epsilon"] < reserved
+    return f" of {epsilon(reserved)} that were reserved" if early else ""
 
 
 def job(item: Json) -> Table:
@@ -345,8 +345,8 @@ def access_requests(items: Iterable[Json], datasets: Mapping[str, str] = NO_NAME
 def new_key(item: Json, ends: str | None) -> str:
     """A new key, with the notice that it is shown once, and of when it ends."""
     until = f"It ends on {ends[:10]}." if ends else "It does not end by itself."
-    told = f"This key is shown once. Keep it where nobody else reads it. {until}"
-    return f"[bold]{item['key']}[/]\n{told}"
+    notice = f"This key is shown once. Keep it where nobody else reads it. {until}"
+    return f"[bold]{item['key']}[/]\n{notice}"
 
 
 def ledger(items: Iterable[Json]) -> Table:

@@ -165,9 +165,9 @@ def sign_in(url: str, show: Callable[[str, str], None]) -> str:
         refused |= status == httpx.codes.FORBIDDEN
         if status == httpx.codes.OK:
             addresses = endpoints["token_endpoint"], endpoints["revocation_endpoint"]
-            made = Tokens(service, issuer, client_id, *addresses, kind, token, 0.0, "")
+            tokens = Tokens(service, issuer, client_id, *addresses, kind, token, 0.0, "")
             with _alone():
-                _keep(service, _with(made, token, answer))
+                _keep(service, _with(tokens, token, answer))
             return name
     if refused:
         raise SignInError("the provider knows you, but your account has no role at this service.")
@@ -209,22 +209,22 @@ def current(url: str) -> str:
         tokens = kept(url)  # another command may have renewed it
         if tokens is None:
             raise SignInError("nobody is signed in any more: call dpmcmc login.")
-        left = tokens.ends_at - time.time()
-        if left > EARLY_SECONDS:
+        seconds = tokens.ends_at - time.time()
+        if seconds > EARLY_SECONDS:
             return tokens.token
         if tokens.refresh_token:
             try:
                 renewed = _renewed(tokens)
             except SignInError:
-                if left > 0:
+                if seconds > 0:
                     return tokens.token
                 raise
             if renewed is not None:
                 _keep(tokens.service, renewed)
                 return renewed.token
-            if left <= 0:
+            if seconds <= 0:
                 _keep(tokens.service, None)
-    if left > 0:
+    if seconds > 0:
         return tokens.token
     raise SignInError("the session at the provider has ended: call dpmcmc login.")
 
@@ -332,12 +332,12 @@ def _within(exchange: Callable[[], httpx.Response]) -> httpx.Response:
 
     Thread(target=run, daemon=True).start()
     try:
-        found = ended.get(timeout=SECONDS)
+        answer = ended.get(timeout=SECONDS)
     except Empty:
         raise httpx.ReadTimeout("the answer did not end in time") from None
-    if isinstance(found, Exception):
-        raise found
-    return found
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _posted(url: str, body: Mapping[str, str]) -> tuple[int, dict[str, Any]]:

@@ -1173,8 +1173,8 @@ OPENING = (
         "an allotment is not debited",
         "app/ledger/account.py",
         "_allotted",
-        "Allotment(own.epsilon, held)",
-        "own",
+        "Allotment(allotment.epsilon, held)",
+        "allotment",
         f"{ACCOUNT}::test_an_allotment_caps_one_analyst_under_the_datasets_cap[sqlite]",
     ),
     Bug(
@@ -1205,9 +1205,9 @@ OPENING = (
         "rows are opened before they are paid for",
         "worker/run.py",
         "_claim",
-        "permit, ends = _paid(services, session, job) if asked.pays else (None, ())",
+        "permit, ends = _paid(services, session, job) if runnable_job.pays else (None, ())",
         "services.vault.files.load(dataset, holders)\n"
-        "permit, ends = _paid(services, session, job) if asked.pays else (None, ())",
+        "permit, ends = _paid(services, session, job) if runnable_job.pays else (None, ())",
         "tests/worker/test_run.py::test_an_unpaid_job_never_opens_rows[sqlite]",
     ),
     Bug(
@@ -2900,7 +2900,7 @@ ASKING = (
         "an assistant's cap is read and not written",
         "dpmcmc/client/assistant.py",
         "Cap.take",
-        "epsilon and left >= 0.0",
+        "epsilon and rest >= 0.0",
         "False",
         "tests/api/test_assistant.py::test_threads_and_processes_share_what_is_left",
     ),

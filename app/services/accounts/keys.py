@@ -63,8 +63,8 @@ def living(session: Session, callers: Collection[Caller]) -> set[Caller]:
     query = select(KeyRow.id).join(UserRow, UserRow.id == KeyRow.user_id)
     keys = set(session.scalars(query.where(KeyRow.id.in_(with_key), works(now))))
     with_token = {caller.id for caller in callers if caller.key_id is None}
-    there = select(UserRow.id).where(UserRow.id.in_(with_token), UserRow.disabled_at.is_(None))
-    users = set(session.scalars(there)) if with_token else set()
+    enabled = select(UserRow.id).where(UserRow.id.in_(with_token), UserRow.disabled_at.is_(None))
+    users = set(session.scalars(enabled)) if with_token else set()
     return {
         caller
         for caller in callers
@@ -134,9 +134,9 @@ def add(
         user = session.scalar(select(UserRow).where(UserRow.id == user_id).with_for_update())
         if user is None:
             raise not_found("user")
-        if once is not None and (made := once.made(session, caller)) is not None:
-            key, token = session.get_one(KeyRow, made.made_id), once.token(services, caller)
-            check_shown(services, made, key, token)
+        if once is not None and (record := once.made(session, caller)) is not None:
+            key, token = session.get_one(KeyRow, record.made_id), once.token(services, caller)
+            check_shown(services, record, key, token)
             return key, token
         _check_number(session, user_id, services.settings.max_keys_of_user)
         if user_id == caller.id:

@@ -64,8 +64,8 @@ def create(
 
     once: the request, where it is not to ask twice when it is sent again.
     """
-    if once is not None and (made := _made(services, caller, once)) is not None:
-        return made
+    if once is not None and (earlier := _made(services, caller, once)) is not None:
+        return earlier
     try:
         with services.sessions.write() as session:
             if wanted.dataset is not None:
@@ -96,8 +96,8 @@ def create(
             notices.write(services.settings, session, row)
             return row
     except IntegrityError:
-        if once is not None and (made := _made(services, caller, once)) is not None:
-            return made  # by the same request, sent twice at once
+        if once is not None and (earlier := _made(services, caller, once)) is not None:
+            return earlier  # by the same request, sent twice at once
         raise
 
 
@@ -110,8 +110,8 @@ def _made(services: Services, caller: Caller, once: Once) -> AccessRequestRow | 
 
 def _check_few(session: Session, caller: Caller) -> None:
     """Refuse another request of a caller with the maximum number open. Raises Refusal 429."""
-    own = (AccessRequestRow.user_id == caller.id) & (AccessRequestRow.status == "open")
-    count = session.scalar(select(func.count()).select_from(AccessRequestRow).where(own)) or 0
+    is_open = (AccessRequestRow.user_id == caller.id) & (AccessRequestRow.status == "open")
+    count = session.scalar(select(func.count()).select_from(AccessRequestRow).where(is_open)) or 0
     if count >= MOST_OPEN:
         raise Refusal(
             429,

@@ -213,24 +213,24 @@ class SignIn:
             "redirect_uri": self._own(CALLBACK),
             "code_verifier": attempt.derived("verifier"),
         }
-        given = self._checked(self._exchanged(sent), attempt.derived("nonce"))
-        caller = self._caller(given, address)
+        tokens = self._checked(self._exchanged(sent), attempt.derived("nonce"))
+        caller = self._caller(tokens, address)
         now = utc_now()
         until = now + lasts
-        end = min(given.identity.ends_at, until)
+        end = min(tokens.identity.ends_at, until)
         if end <= now:
             raise SignInError("token")
         try:
-            made, key = keys.add(self._services, caller, caller.id, label, end)
+            record, key = keys.add(self._services, caller, caller.id, label, end)
         except Refusal as refusal:
             logs.logger().info("sign_in_refused", code=refusal.code)
             raise SignInError("keys") from None
         with self._services.sessions.write() as session:
             session.execute(delete(ProviderSessionRow).where(ProviderSessionRow.ends_at < now))
-            row = ProviderSessionRow(key_id=made.id, sid=given.sid, ends_at=until)
-            row.sealed = self._sealed(made.id, given)
+            row = ProviderSessionRow(key_id=record.id, sid=tokens.sid, ends_at=until)
+            row.sealed = self._sealed(record.id, tokens)
             session.add(row)
-        return SignedIn(made.id, key, attempt.then)
+        return SignedIn(record.id, key, attempt.then)
 
     def _code(self, attempt: Attempt, query: Fields) -> str:
         """Return the authorization code of a redirect. Raises SignInError."""
@@ -296,9 +296,9 @@ class SignIn:
             claims = {}  # a renewal may come without
         elif nonce is not None and not _same(str(claims.get("nonce", "")), nonce):
             raise SignInError("token")
-        own = claims.get("azp", self._settings.oidc_client_id) == self._settings.oidc_client_id
+        ours = claims.get("azp", self._settings.oidc_client_id) == self._settings.oidc_client_id
         several = isinstance(claims.get("aud"), list) and len(claims["aud"]) > 1
-        if not own or (several and "azp" not in claims):
+        if not ours or (several and "azp" not in claims):
             raise SignInError("token")
         identity = self._identity([access, id_token])
         subjects = {before["subject"]} if "subject" in before else set()
@@ -356,20 +356,20 @@ class SignIn:
             key_id, sealed = row.key_id, row.sealed
         before = self._opened(key_id, sealed) | {"subject": subject}
         try:
-            given = self._again(before)
+            tokens = self._again(before)
         except SignInError as error:
             self._store(key_id, claimed, None, over=error.why != "unavailable")
             return False
-        return self._store(key_id, claimed, given, over=False)
+        return self._store(key_id, claimed, tokens, over=False)
 
     def _again(self, before: Mapping[str, str]) -> TokensGiven:
         """Return new tokens for a refresh token. Raises SignInError."""
         if not before.get("refresh_token"):
             raise SignInError("token")
         sent = {"grant_type": "refresh_token", "refresh_token": before["refresh_token"]}
-        given = self._checked(self._exchanged(sent), None, before)
-        self._caller(given, None)
-        return given
+        tokens = self._checked(self._exchanged(sent), None, before)
+        self._caller(tokens, None)
+        return tokens
 
     def _store(
         self, key_id: UUID, claimed: datetime, given: TokensGiven | None, *, over: bool

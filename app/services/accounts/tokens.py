@@ -199,10 +199,10 @@ class Tokens:
 
     def _role(self, claims: Mapping[str, Any]) -> str:
         """Return the first configured role that matches a value of the role claim."""
-        here: Any = claims
+        claim: Any = claims
         for step in self._settings.oidc_role_claim.split("."):
-            here = here.get(step) if isinstance(here, dict) else None
-        values = here if isinstance(here, list) else [here]
+            claim = claim.get(step) if isinstance(claim, dict) else None
+        values = claim if isinstance(claim, list) else [claim]
         for value, role in self._settings.oidc_roles.items():
             if value in values:
                 return role

@@ -48,8 +48,8 @@ def create(
     once: the request, where it is not to make another user when it is sent again. expires_at: when
     the key ends.
     """
-    if once is not None and (made := _made(services, caller, once)) is not None:
-        return made
+    if once is not None and (earlier := _made(services, caller, once)) is not None:
+        return earlier
     try:
         with services.sessions.write() as session:
             user = UserRow(id=uuid4(), name=name, role=role, created_at=utc_now())
@@ -64,8 +64,8 @@ def create(
                 named["expires_at"] = expires_at.isoformat()
             note(session, caller, "user.create", user.id, user_id=user.id, **named)
     except IntegrityError:
-        if once is not None and (made := _made(services, caller, once)) is not None:
-            return made  # by the same request, sent twice at once
+        if once is not None and (earlier := _made(services, caller, once)) is not None:
+            return earlier  # by the same request, sent twice at once
         raise Refusal(409, "name_taken", "There is a user of this name.") from None
     return user, key, token
 
@@ -73,11 +73,11 @@ def create(
 def _made(services: Services, caller: Caller, once: Once) -> tuple[UserRow, KeyRow, str] | None:
     """Return the user that an idempotent request created before. Raises Refusal 409 or 422."""
     with services.sessions.read() as session:
-        made = once.made(session, caller)
-        if made is None:
+        record = once.made(session, caller)
+        if record is None:
             return None
-        key, token = session.get_one(KeyRow, made.made_id), once.token(services, caller)
-        check_shown(services, made, key, token)
+        key, token = session.get_one(KeyRow, record.made_id), once.token(services, caller)
+        check_shown(services, record, key, token)
         return session.get_one(UserRow, key.user_id), key, token
 
 
@@ -87,17 +87,17 @@ def user(services: Services, user_id: UUID) -> tuple[UserRow, Sequence[KeyRow]]:
         row = session.get(UserRow, user_id)
         if row is None:
             raise not_found("user")
-        own = select(KeyRow).where(KeyRow.user_id == user_id).order_by(KeyRow.created_at)
-        return row, session.scalars(own).all()
+        query = select(KeyRow).where(KeyRow.user_id == user_id).order_by(KeyRow.created_at)
+        return row, session.scalars(query).all()
 
 
 def me(services: Services, caller: Caller) -> Person:
     """Return the caller's own record, keys made by others and their acts included."""
     with services.sessions.read() as session:
-        own = select(KeyRow).where(KeyRow.user_id == caller.id).order_by(KeyRow.created_at)
+        query = select(KeyRow).where(KeyRow.user_id == caller.id).order_by(KeyRow.created_at)
         return Person(
             session.get_one(UserRow, caller.id),
-            session.scalars(own).all(),
+            session.scalars(query).all(),
             ledger.audit.concerning(session, caller.id),
         )
 
@@ -164,15 +164,15 @@ def ensure_admin(services: Services, token: str) -> str | None:
             .order_by(UserRow.created_at)
             .limit(1)
         )
-        made = None if token or admin else new_key()
+        fresh = None if token or admin else new_key()
         if admin is None:
             admin = UserRow(id=uuid4(), name=FIRST_ADMIN, role="admin", created_at=utc_now())
             session.add(admin)
             session.flush()
-        digest = services.vault.key_digest(token or made or "")
+        digest = services.vault.key_digest(token or fresh or "")
         known = session.scalar(select(KeyRow.id).where(KeyRow.digest == digest))
-        if (token or made) and known is None:
+        if (token or fresh) and known is None:
             key = KeyRow(id=uuid4(), user_id=admin.id, digest=digest, created_at=utc_now())
             session.add(key)
             note(session, None, "key.create", key.id, user_id=admin.id, setting="DPMCMC_ADMIN_KEY")
-    return made
+    return fresh

@@ -34,8 +34,8 @@ def quote(events: Sequence[Event], delta: float) -> dict[str, Any]:
     if _mechanisms(events) > MAX_MECHANISMS:
         raise invalid("/events", f"There are more than {MAX_MECHANISMS} distinct mechanisms.")
     event = events[0] if len(events) == 1 else Compose(tuple(events))
-    made: dict[str, Any] = _finite(asdict(quotes.quote(event, delta)))
-    return made
+    answer: dict[str, Any] = _finite(asdict(quotes.quote(event, delta)))
+    return answer
 
 
 def _held(event: Event) -> list[Event]:

@@ -67,10 +67,10 @@ def inspect(services: Services, file: BinaryIO, declared: Dialect) -> Inspected:
         said, key=lambda one: SPELLINGS.index(one) if one in SPELLINGS else len(SPELLINGS)
     )
     dialect = replace(sample.dialect, missing=tuple(dict.fromkeys([*declared.missing, *spelled])))
-    left = set(opened(dialect))
-    if "/format/thousands" not in left:  # no number with a mark was seen
-        left.discard("/format/decimal")
-    questions = tuple((place, said) for place, said in WHY.items() if place in left)
+    unknown = set(opened(dialect))
+    if "/format/thousands" not in unknown:  # no number with a mark was seen
+        unknown.discard("/format/decimal")
+    questions = tuple((place, said) for place, said in WHY.items() if place in unknown)
     rows = tuple(
         tuple(cell[:SHOWN_CHARACTERS] for cell in row) for row in sample.records[:SHOWN_ROWS]
     )
@@ -90,14 +90,14 @@ def _found(name: str, values: Sequence[str], dialect: Dialect, missing: set[str]
     elif words and all(map(is_date, words)):
         kind = "date"
     if kind == "text":
-        own = _own_spellings(values, words, number)
-        if own:
-            found = _found(name, values, dialect, missing | own)
-            return replace(found, missing=(*found.missing, *sorted(own)))
+        spellings = _own_spellings(values, words, number)
+        if spellings:
+            found = _found(name, values, dialect, missing | spellings)
+            return replace(found, missing=(*found.missing, *sorted(spellings)))
     if (kind == "text" and len(spelled) > 1) or not words:
         spelled = set()  # words such as x and ? may be categories
-    given = sum(1 for value in values if value)
-    many = len(words) > max(MANY, given * 0.9)
+    filled = sum(1 for value in values if value)
+    many = len(words) > max(MANY, filled * 0.9)
     prose = kind == "text" and any("\n" in word or len(word) > SHOWN_CHARACTERS for word in words)
     skip = not name or prose or (many and kind in ("text", "whole"))
     return Found(name, kind, skip, tuple(spelling for spelling in SPELLINGS if spelling in spelled))

@@ -268,8 +268,8 @@ def _before(session: Session, row: DatasetRow, changes: Mapping[str, Any]) -> di
         granted = _grants(session, row)
         before["grants"] = None if granted is None else sorted(granted)
     if changes.get("allotments"):
-        own = {cap.analyst_id: cap.epsilon for cap in ledger.allotments(session, [row.id])[row.id]}
-        before["allotments"] = {analyst: own.get(analyst) for analyst in changes["allotments"]}
+        caps = {cap.analyst_id: cap.epsilon for cap in ledger.allotments(session, [row.id])[row.id]}
+        before["allotments"] = {analyst: caps.get(analyst) for analyst in changes["allotments"]}
     return before
 
 
@@ -365,7 +365,7 @@ def _allot(
     analysts = select(UserRow.id).where(UserRow.id.in_(caps), UserRow.role == "analyst")
     known = set(session.scalars(analysts))
     now = ledger.allotments(session, [dataset_id])[dataset_id]
-    before = {own.analyst_id: own.epsilon for own in now}
+    before = {cap.analyst_id: cap.epsilon for cap in now}
     for analyst, epsilon in sorted(caps.items()):
         if analyst not in known:
             raise invalid(f"/allotments/{analyst}", "There is no such analyst.")
@@ -396,10 +396,10 @@ def destroy(
     """
     with services.sessions.write() as session:
         row = visible_dataset(session, caller, dataset_id)
-        own = [row, *holders_of(session, row)]
+        rows = [row, *holders_of(session, row)]
         if row.pool_id is not None:
-            own.append(session.get_one(DatasetRow, row.pool_id))
-        live = [part for part in own if part.destroyed_at is None]
+            rows.append(session.get_one(DatasetRow, row.pool_id))
+        live = [part for part in rows if part.destroyed_at is None]
         for part in live:
             refuse_rewound(session, services, part.id)
         stop_all(session, "dataset_destroyed", JobRow.dataset_id.in_([part.id for part in live]))
@@ -409,7 +409,7 @@ def destroy(
             part.wrapped_key, part.destroyed_at = None, utc_now()
             why: dict[str, Any] = {"reason": reason} if reason else {}
             note(session, caller, "dataset.destroy", part.id, **why)
-        files = [part.id for part in own if not part.holders]
+        files = [part.id for part in rows if not part.holders]
     try:
         for one_id in files:
             services.vault.files.destroy(one_id)

@@ -142,9 +142,9 @@ def _taken(
     if source is None:
         raise invalid("/source/name", "There is no such source.")
     with _place(), _source_errors(name):
-        made = uploads.made_before(services, caller, once)
+        earlier = uploads.made_before(services, caller, once)
         snapshot = Snapshot(source, item, progress)
-        return made or uploads.create(services, caller, define(), [snapshot], once)
+        return earlier or uploads.create(services, caller, define(), [snapshot], once)
 
 
 @contextmanager

@@ -46,9 +46,9 @@ def examine(services: Services, dataset: DatasetRow, holders: Sequence[DatasetRo
 
 def _opens_another(services: Services, dataset: DatasetRow, holders: Sequence[DatasetRow]) -> bool:
     """Return whether the master key decrypts some other dataset, hence is the right one."""
-    own = [row.id for row in (dataset, *holders)]
+    excluded = [row.id for row in (dataset, *holders)]
     others = select(DatasetRow.id, DatasetRow.wrapped_key).where(
-        DatasetRow.wrapped_key.is_not(None), DatasetRow.id.not_in(own)
+        DatasetRow.wrapped_key.is_not(None), DatasetRow.id.not_in(excluded)
     )
     with services.sessions.read() as session:
         keys = session.execute(others.limit(20)).all()
@@ -95,17 +95,17 @@ def set_aside(services: Services, dataset: DatasetRow, reason: str) -> None:
 
     Whoever finds it first writes the entry of the audit trail. reason: what is wrong with the file.
     """
-    own = [at for at in (dataset.id, dataset.pool_id) if at is not None]
+    datasets = [at for at in (dataset.id, dataset.pool_id) if at is not None]
     with services.sessions.write() as session:
         in_use = (
             select(DatasetRow.id)
-            .where(DatasetRow.id.in_(own), DatasetRow.unavailable_at.is_(None))
+            .where(DatasetRow.id.in_(datasets), DatasetRow.unavailable_at.is_(None))
             .where(DatasetRow.destroyed_at.is_(None))
             .order_by(DatasetRow.id)
             .with_for_update(key_share=True)
         )
         ids = session.scalars(in_use).all()
-        waiting = _waiting(session, own)
+        waiting = _waiting(session, datasets)
         ledger.hold(session, waiting)
         for job_id in waiting:
             end_waiting(session, job_id, UNAVAILABLE)

@@ -141,13 +141,13 @@ def create(
     request, where it is not to make another dataset when it is sent again.
     Raises Refusal 422; its counts per column are for the uploading admin only.
     """
-    if (made := made_before(services, caller, once)) is not None:
-        return made
+    if (earlier := made_before(services, caller, once)) is not None:
+        return earlier
     try:
         return _created(services, caller, definition, files, once)
     except IntegrityError:
-        if (made := made_before(services, caller, once)) is not None:
-            return made  # by the same request, sent twice at once
+        if (earlier := made_before(services, caller, once)) is not None:
+            return earlier  # by the same request, sent twice at once
         raise
 
 
@@ -156,10 +156,10 @@ def made_before(services: Services, caller: Caller, once: Once | None) -> Taken 
     if once is None:
         return None
     with services.sessions.read() as session:
-        made = once.made(session, caller)
-        if made is None:
+        record = once.made(session, caller)
+        if record is None:
             return None
-        return Taken(described(session, session.get_one(DatasetRow, made.made_id)), ())
+        return Taken(described(session, session.get_one(DatasetRow, record.made_id)), ())
 
 
 def _created(
@@ -317,9 +317,9 @@ def _pool(
     rows: Sequence[DatasetRow],
 ) -> DatasetRow:
     """Return the pooled dataset of several holders. Its key decrypts nothing."""
-    at, whole = uuid4(), sum(row.rows for row in rows)
+    at, count = uuid4(), sum(row.rows for row in rows)
     key = services.vault.files.new_key(at)[1]
-    pool = _row(definition, caller, columns, at, "", whole, key)
+    pool = _row(definition, caller, columns, at, "", count, key)
     named = definition.holders.names if definition.holders else ()
     pool.holders = [
         {"dataset": str(row.id), "name": name, "rows": row.rows}
@@ -360,9 +360,9 @@ def _record(
     compared = rows if pool is not None else rows[:1]  # whose rows the others have
     looked_at = [_Earlier(services) for _ in compared]
     with services.sessions.read() as session:
-        for earlier, own in zip(looked_at, made[: len(compared)], strict=True):
-            earlier.compare(session, own)  # most of it before anybody has to wait
-    seen: list[Seen] = []
+        for earlier, mine in zip(looked_at, made[: len(compared)], strict=True):
+            earlier.compare(session, mine)  # most of it before anybody has to wait
+    similar: list[Seen] = []
     with services.sessions.write() as session:
         take(session, UPLOADS)
         if definition.refreshes is not None:
@@ -371,16 +371,16 @@ def _record(
             once.remember(session, caller, (pool or rows[0]).id)
         if pool is not None:
             _new(services, session, caller, pool, terms, definition)
-        for row, earlier, own in zip(compared, looked_at, made[: len(compared)], strict=True):
-            earlier.compare(session, own)
-            seen += _new(services, session, caller, row, terms, definition, earlier.alike())
+        for row, earlier, mine in zip(compared, looked_at, made[: len(compared)], strict=True):
+            earlier.compare(session, mine)
+            similar += _new(services, session, caller, row, terms, definition, earlier.alike())
         of_all = replace(definition, shares_ledger_with=rows[0].id)
         for row in rows[len(compared) :]:
             _new(services, session, caller, row, terms, of_all)
-        for row, own in zip(rows, made, strict=True):
-            sealed = services.vault.fingerprints.seal(row.id, own)
+        for row, mine in zip(rows, made, strict=True):
+            sealed = services.vault.fingerprints.seal(row.id, mine)
             session.add(FingerprintRow(dataset_id=row.id, sealed=sealed))
-        return Taken(described(session, pool or rows[0]), seen)
+        return Taken(described(session, pool or rows[0]), similar)
 
 
 def _new(
@@ -396,7 +396,7 @@ def _new(
 
     Returns those that the uploading admin is to know of.
     """
-    seen = _open(services, session, caller, row, terms, definition, alike)
+    similar = _open(services, session, caller, row, terms, definition, alike)
     if definition.grants is not None:
         grant(session, caller, row.id, definition.grants)
     note(
@@ -411,14 +411,14 @@ def _new(
         population=row.population,
         **_origin(row),
     )
-    if seen:
-        recorded: dict[str, Any] = {"like": [_plain(earlier) for earlier in seen]}
+    if similar:
+        recorded: dict[str, Any] = {"like": [_plain(earlier) for earlier in similar]}
         if row.ledger_id is not None:
             recorded["shares_ledger_with"] = str(row.ledger_id)
         if definition.separate_budget is not None:
             recorded["separate_budget"] = definition.separate_budget
         note(session, caller, "dataset.rows_seen_before", row.id, **recorded)
-    return seen
+    return similar
 
 
 def _origin(row: DatasetRow) -> dict[str, Any]:
@@ -594,8 +594,8 @@ class _Earlier:
         known = select(FingerprintRow.dataset_id)
         for dataset_id in set(session.scalars(known)) - self._compared:
             self._compared.add(dataset_id)
-            own = select(FingerprintRow.sealed).where(FingerprintRow.dataset_id == dataset_id)
-            sealed = session.scalars(own).one()  # of persons long, and not kept by the session
+            stored = select(FingerprintRow.sealed).where(FingerprintRow.dataset_id == dataset_id)
+            sealed = session.scalars(stored).one()  # of persons long, and not kept by the session
             like = likeness(made, self._fingerprints.open(dataset_id, sealed))
             if like is not None:
                 self._alike.append((session.get_one(DatasetRow, dataset_id), like))

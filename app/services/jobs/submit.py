@@ -163,8 +163,8 @@ def earlier_of(services: Services, caller: Caller, key: str | None, digest: str)
 
 def _admit(services: Services, session: Session, caller: Caller, dataset_id: UUID) -> None:
     """Refuse where the dataset is closed to the caller, or too many jobs are queued."""
-    asked = {"dataset": dataset_id, "analyst": caller.id}
-    dataset = session.execute(_ADMITTED, asked).one_or_none()
+    parameters = {"dataset": dataset_id, "analyst": caller.id}
+    dataset = session.execute(_ADMITTED, parameters).one_or_none()
     if dataset is None:
         raise not_found("dataset")
     check_open(dataset)
@@ -229,11 +229,11 @@ def _exhausted(refused: ledger.BudgetExhausted, job: PaidJob) -> Refusal:
     whose = "Your allotment's" if refused.allotment else "The dataset's"
     message = f"{whose} remaining budget does not allow this job."
     if refused.failure is not None:
-        asked, left = refused.failure
+        needed, rest = refused.failure
         message = (
             f"{whose} remaining budget does not allow this job, which fails with probability"
-            f" {asked:.4g}. Of the failure share, the part of delta for medians and maxima,"
-            f" {rounded_down(left)} is left. Ask for a smaller delta, or for another statistic,"
+            f" {needed:.4g}. Of the failure share, the part of delta for medians and maxima,"
+            f" {rounded_down(rest)} is left. Ask for a smaller delta, or for another statistic,"
             " which needs none of it."
         )
     return Refusal(

@@ -55,7 +55,7 @@ def _holds(text: str, analyst: UUID) -> ColumnElement[bool]:
     of_all = every & columns_of_dataset(DatasetRow.columns).icontains(text, autoescape=True)
     named = DatasetRow.name.icontains(text, autoescape=True)
     return or_(
-        *(own.icontains(text, autoescape=True) for own in (JobRow.name, JobRow.note, _FORMULA)),
+        *(part.icontains(text, autoescape=True) for part in (JobRow.name, JobRow.note, _FORMULA)),
         columns_of_task(JobRow.resolved).icontains(text, autoescape=True),
         *(func.replace(column, "_", " ").icontains(plain, autoescape=True) for column in _WORDS),
         exists().where(DatasetRow.id == JobRow.dataset_id, open_to(analyst), named | of_all),

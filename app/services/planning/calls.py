@@ -84,18 +84,18 @@ def inferred(
     Without a head the same members, the draws (chain, draw) as numbers. Runs in a planner process.
     """
     try:
-        made = posterior_of(statistic.schema, statistic.spec, statistic.block, asked)
+        posterior = posterior_of(statistic.schema, statistic.spec, statistic.block, asked)
     except SpecError as error:
         return Fault(error.pointer, error.message)
     answer = {
-        "algorithm": made.algorithm,
-        "parameter": asdict(made.summary),
-        "draws": made.draws,
-        "verdict": asdict(made.verdict),
+        "algorithm": posterior.algorithm,
+        "parameter": asdict(posterior.summary),
+        "draws": posterior.draws,
+        "verdict": asdict(posterior.verdict),
     }
     if head is None:
         return answer
-    return json.dumps(head | answer | {"draws": made.draws.tolist()}, allow_nan=False).encode()
+    return json.dumps(head | answer | {"draws": posterior.draws.tolist()}, allow_nan=False).encode()
 
 
 def chosen(

@@ -42,8 +42,8 @@ class _Work:
         """Return whether the function returned, and its result."""
         try:
             self._stoppable = True
-            _, function, given = pickle.loads(message)  # noqa: S301 - from who started us
-            outcome = function(*given)
+            _, function, arguments = pickle.loads(message)  # noqa: S301 - from who started us
+            outcome = function(*arguments)
             self._stoppable = False
         except (Exception, StoppedWorkError):
             self._stoppable = False

@@ -125,11 +125,11 @@ class Planners:
 
     def _check_room(self, caller: str) -> None:
         """Remove abandoned calls of a caller, and raise Refusal where too many wait."""
-        own = 0
+        waiting = 0
         for lane in self._waiting.values():
             before = lane.get(caller, ())
             queue = deque(ticket for ticket in before if not ticket.left.is_set())
-            own += len(queue)
+            waiting += len(queue)
             for ticket in before:
                 if ticket.left.is_set():
                     self._settle(ticket)
@@ -137,8 +137,8 @@ class Planners:
                 lane[caller] = queue
             else:
                 lane.pop(caller, None)
-        if own >= self._of_caller:
-            message = f"{own} of your plans and free answers wait, as many as may; try again."
+        if waiting >= self._of_caller:
+            message = f"{waiting} of your plans and free answers wait, as many as may; try again."
             raise Refusal(429, "too_many_plans", message)
         if self._closed or sum(len(queue) for queue in self._queues()) >= MOST_WAITING:
             raise Refusal(503, "unavailable", "Too much is being planned; try again.")

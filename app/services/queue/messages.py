@@ -23,7 +23,7 @@ def queue_of(sessions: SessionFactory) -> str:
 def configuration(using: Settings) -> dict[str, Any]:
     """Return Celery's settings: late acknowledgement, no prefetching, no results, no pickle."""
     hard = using.job_time_limit + 60
-    made: dict[str, Any] = {
+    options: dict[str, Any] = {
         "broker_url": using.broker,
         "broker_connection_retry_on_startup": True,
         "broker_transport_options": {
@@ -49,12 +49,12 @@ def configuration(using: Settings) -> dict[str, Any]:
         "broker_connection_max_retries": None,
     }
     if using.broker.startswith("redis"):
-        made["broker_transport_options"] = {
+        options["broker_transport_options"] = {
             "visibility_timeout": hard + 3600,  # shorter than a task: it would be started again
             "socket_timeout": 10,
             "socket_connect_timeout": 5,
         }
-    return made
+    return options
 
 
 @lru_cache

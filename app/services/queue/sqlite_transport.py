@@ -196,12 +196,12 @@ class Transport(virtual.Transport):
             try:
                 self.cycle.get(self._deliver, timeout=timeout)  # type: ignore[no-untyped-call]
             except Empty:
-                left = until - time.monotonic()
+                remaining = until - time.monotonic()
             else:
                 return
-            if left <= 0:
+            if remaining <= 0:
                 raise TimeoutError
-            if self._wait(connection, left) and patience is not None:
+            if self._wait(connection, remaining) and patience is not None:
                 until = time.monotonic()
 
     def _wait(self, connection: Any, seconds: float) -> bool:

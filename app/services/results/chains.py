@@ -151,13 +151,13 @@ def stored_chain(session: Session, job_id: UUID, attempt: int, parameters: int) 
     """
     of_attempt = _of_attempt(job_id, attempt)
     total = session.scalar(select(func.sum(ChainBlockRow.num_draws)).where(*of_attempt))
-    whole = np.empty((0, 0, parameters))
+    chain = np.empty((0, 0, parameters))
     for first, draws, payload in _blocks(session, *of_attempt):
         block = np.frombuffer(payload, dtype="<f8").reshape(-1, draws, parameters)
-        if not whole.size:
-            whole = np.empty((len(block), total or 0, parameters))
-        whole[:, first : first + draws] = block
-    return whole
+        if not chain.size:
+            chain = np.empty((len(block), total or 0, parameters))
+        chain[:, first : first + draws] = block
+    return chain
 
 
 def stored_block(session: Session, job_id: UUID, attempt: int, seq: int) -> Floats:

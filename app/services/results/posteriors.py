@@ -119,8 +119,8 @@ def _predictions(posterior: FreePosterior, given: Sequence[Setting]) -> list[dic
     """Return predictions as JSON values."""
     predicted = posterior.predict(given) if given else ()
     return [
-        {"given": dict(setting), **asdict(made)}
-        for setting, made in zip(given, predicted, strict=True)
+        {"given": dict(setting), **asdict(prediction)}
+        for setting, prediction in zip(given, predicted, strict=True)
     ]
 
 
@@ -128,8 +128,8 @@ def _comparison(
     posterior: FreePosterior, given: Setting, against: Setting, pointer: str
 ) -> dict[str, Any]:
     """Return one comparison as JSON values."""
-    made = posterior.compare(given, against, pointer=pointer)
-    return {"given": dict(given), "against": dict(against), **asdict(made)}
+    comparison = posterior.compare(given, against, pointer=pointer)
+    return {"given": dict(given), "against": dict(against), **asdict(comparison)}
 
 
 def _effects(posterior: FreePosterior, asked: EffectAsked, pointer: str) -> list[Any]:
@@ -140,5 +140,5 @@ def _effects(posterior: FreePosterior, asked: EffectAsked, pointer: str) -> list
 
 def _tested(posterior: FreePosterior, null: Mapping[str, float], pointer: str) -> dict[str, Any]:
     """Return a Bayes factor as JSON values."""
-    made = posterior.bayes_factor(null, pointer=pointer)
-    return {"null": dict(null), "log_bayes_factor": made.log, "error": made.error}
+    factor = posterior.bayes_factor(null, pointer=pointer)
+    return {"null": dict(null), "log_bayes_factor": factor.log, "error": factor.error}

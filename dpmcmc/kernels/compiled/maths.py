@@ -25,8 +25,8 @@ OPTIONS: Any = {"error_model": "numpy", "fastmath": {"contract"}, "nogil": True}
 
 def leaf(function: Any = None, **changed: Any) -> Any:
     """Return the function, compiled into its callers. changed: options of the compiler."""
-    made = njit(**{**OPTIONS, **changed}, forceinline=True)
-    return made if function is None else made(function)
+    compiled = njit(**{**OPTIONS, **changed}, forceinline=True)
+    return compiled if function is None else compiled(function)
 
 
 class _Cache(FunctionCache):

@@ -28,13 +28,13 @@ def squares(bases, parts, out):
     """Write the squared lengths (m,) of vectors, see mechanisms.sums.Products."""
     buffer, m = np.empty(TILE), len(out)
     for start in range(0, m, TILE):
-        here = out[start : start + TILE]
-        row = buffer[: len(here)]
-        here[:] = 0.0
+        tile = out[start : start + TILE]
+        row = buffer[: len(tile)]
+        tile[:] = 0.0
         for j in range(bases.shape[1]):
             _vector(bases, parts, j, start, row)
             for i in range(len(row)):
-                here[i] += row[i] * row[i]
+                tile[i] += row[i] * row[i]
 
 
 @kernel(fastmath=False)

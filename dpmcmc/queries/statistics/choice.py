@@ -131,7 +131,7 @@ def choose_statistic(
                 )
                 for a, plan in plans.items()
             }
-        if any(math.isnan(number) for found in information_of.values() for number in found):
+        if any(math.isnan(number) for numbers in information_of.values() for number in numbers):
             raise ValueError("not a number")
     except (ValueError, ArithmeticError):
         message = "are too far from the column's bounds: the Fisher information there is not finite"

@@ -21,9 +21,9 @@ KINDS: tuple[type[Job], ...] = (DryChainJob, ChainJob, TaskJob, InferenceJob)
 
 def kind_of(stored: Mapping[str, Any]) -> type[Job]:
     """Return the kind of a stored spec. Raises LookupError."""
-    for made in KINDS:
-        if made.holds(stored):
-            return made
+    for kind in KINDS:
+        if kind.holds(stored):
+            return kind
     raise LookupError("no kind of job has such a spec")
 
 

@@ -64,9 +64,9 @@ class DryChainJob(ChainJob):
 
     def shown(self, schema: Schema, cost: Cost, scale: Scale) -> Shown:
         """Return how its blocks are shown as a chain, marked as a dry run."""
-        made = ChainJob.shown(self, schema, cost, scale)
-        attributes = {**made.attributes, DRY_RUN: DRY}
-        return Shown(made.parameters, made.num_warmup, made.converted, attributes)
+        chain = ChainJob.shown(self, schema, cost, scale)
+        attributes = {**chain.attributes, DRY_RUN: DRY}
+        return Shown(chain.parameters, chain.num_warmup, chain.converted, attributes)
 
 
 class _DryWork(Work):

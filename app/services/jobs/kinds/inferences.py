@@ -69,19 +69,19 @@ class InferenceJob(Job):
     @classmethod
     def read(cls, stored: Json) -> Self:
         """Return the job of a stored spec. Raises ValidationError."""
-        asked = dict(stored["inference"])
-        return cls(str(asked.pop("of")), _QUESTION.validate_python(asked))
+        question = dict(stored["inference"])
+        return cls(str(question.pop("of")), _QUESTION.validate_python(question))
 
     def as_json(self) -> Json:
         """Return the spec as stored JSON, its chains described as a sampler's."""
-        asked = asdict(self.question)
+        question = asdict(self.question)
         sampler = {
-            "algorithm": asked["algorithm"],
-            "num_chains": asked["chains"],
-            "num_steps": asked["draws"],
+            "algorithm": question["algorithm"],
+            "num_chains": question["chains"],
+            "num_steps": question["draws"],
             "num_warmup": 0,
         }
-        return {"inference": {"of": self.of, **asked}, "sampler": sampler}
+        return {"inference": {"of": self.of, **question}, "sampler": sampler}
 
     def work(self, session: Session, schema: Schema) -> Work:
         """Return it ready to run. Raises UnrunnableError where the release is missing."""
@@ -92,9 +92,9 @@ class InferenceJob(Job):
 
     def shown(self, schema: Schema, cost: Cost, scale: Scale) -> Shown:
         """Return how its blocks are shown as a chain: one parameter, without warm-up."""
-        asked = self.question
-        made_by = attributes(cost, str(asked.algorithm), schema)
-        name = family_of(asked.family, asked.options).name
+        question = self.question
+        made_by = attributes(cost, str(question.algorithm), schema)
+        name = family_of(question.family, question.options).name
         return Shown((name,), 0, lambda draws: draws, made_by)
 
 
@@ -107,18 +107,18 @@ class _InferenceWork(Work):
     @property
     def seconds(self) -> float:
         """Return the expected run time in seconds."""
-        given = self._given
-        _, seconds = tasks.settled_question(given.schema, given.spec, given.block, self._question)
+        task = self._given
+        _, seconds = tasks.settled_question(task.schema, task.spec, task.block, self._question)
         return seconds if math.isfinite(seconds) else 1.0
 
     def blocks(self, opened: Opened) -> Blocks:
         """Return the draws (chain, draw, 1), in one block."""
-        given = self._given
-        made = tasks.posterior_of(given.schema, given.spec, given.block, self._question)
-        yield Released(made.draws[..., None])
+        task = self._given
+        posterior = tasks.posterior_of(task.schema, task.spec, task.block, self._question)
+        yield Released(posterior.draws[..., None])
 
     def summary(self, attempt: Attempt) -> tuple[Json, Json]:
         """Return the summary, equal on both scales, and the verdict."""
-        made = judged_draws(self._question, attempt.draws()[..., 0])
-        summaries = [asdict(made.summary)]
-        return {"original": summaries, "design": summaries}, asdict(made.verdict)
+        judged = judged_draws(self._question, attempt.draws()[..., 0])
+        summaries = [asdict(judged.summary)]
+        return {"original": summaries, "design": summaries}, asdict(judged.verdict)
