@@ -8,9 +8,11 @@ import numpy as np
 
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.forms import Form
+from dpmcmc.families.misfits import NOTHING, Misfits
 from dpmcmc.families.priors import Normals, normal_priors, resolved, usual
 from dpmcmc.families.rowwise import RowTarget
 from dpmcmc.families.scores.base import Family
+from dpmcmc.families.scores.distributions import Distribution
 from dpmcmc.families.scores.given import check
 from dpmcmc.families.scores.responses import Response
 from dpmcmc.families.target import Floats, Target
@@ -38,7 +40,7 @@ def unit_of_predictors(_: Design, __: ModelSpec) -> float:
 
 
 def nothing(_: ModelOptions) -> None:
-    """Return None, for families that cannot predict responses or be released by noisy_quadratic."""
+    """Return None, for families that cannot predict or be checked, or no release is of."""
 
 
 def usual_prior(design: Design, model: ModelSpec) -> Normals:
@@ -63,6 +65,9 @@ class Model:
     rows: options -> what noisy_quadratic reads; None where it does not release the family.
     response: options -> what one predictor means on the response's scale, for predictions.
     pair: what stands beside the response, see Design.kind.
+    distribution: options -> the distribution function of a response, by which fits are checked.
+    categories: of a response with categories, in the place of that: predictors (k, n) ->
+    probabilities (number of categories, n). misfits: what it says of rows that do not fit.
     room: (a model of counts that vary more than it says, about the mean count, how many times as
     much; None where that is not known) -> what of this family has room for that, in words.
     group_sd: the scale of the half normal prior of the sd of groups' effects, where a job leaves it
@@ -83,6 +88,9 @@ class Model:
     chains: bool = True
     rows: Callable[[ModelOptions], Family | None] = nothing
     response: Callable[[ModelOptions], Response | None] = nothing
+    distribution: Callable[[ModelOptions], Distribution | None] = nothing
+    categories: Callable[[Floats], Floats] | None = None
+    misfits: Misfits = NOTHING
     guess_of_large: Callable[[Design, JobSpec], Guess] | None = None
     room: Callable[[ModelSpec, float, float | None], str] | None = None
     group_sd: Callable[[Design, ModelSpec], float] | None = None

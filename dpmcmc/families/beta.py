@@ -12,7 +12,7 @@ noisy_quadratic releases it; no chain samples it. Source: Ferrari 2004.
 import math
 
 import numpy as np
-from scipy.special import betainccinv, betaincinv, digamma, expit, logit, polygamma
+from scipy.special import betainc, betainccinv, betaincinv, digamma, expit, logit, polygamma
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import LOG_DISPERSION
@@ -22,6 +22,7 @@ from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.priors import Normals, normal_priors, usual
 from dpmcmc.families.scores.base import TINY, UNCUT, Evaluation, Floats, Link, Terms, Variance
+from dpmcmc.families.scores.distributions import of_numbers
 from dpmcmc.families.scores.responses import Response
 from dpmcmc.formula.design import POINTER, Design, number_response
 from dpmcmc.inputs.schema import NumberColumn
@@ -193,6 +194,13 @@ def response(_: ModelOptions) -> Response:
     return Response(lambda eta: np.asarray(expit(eta)), drawn, "odds of the mean")
 
 
+def cumulative(y: Floats, eta: Floats, phi: Floats | float) -> Floats:
+    """Return P(Y <= y), (n,)."""
+    mean, low, high = expit(np.clip(eta, -MAX_PREDICTOR, MAX_PREDICTOR)), *FARTHEST_LOG_PHI
+    precision = np.clip(phi, math.exp(low), math.exp(high))
+    return np.asarray(betainc(mean * precision, (1.0 - mean) * precision, y))
+
+
 MODEL = Model(
     "beta",
     check=check,
@@ -205,4 +213,5 @@ MODEL = Model(
     chains=False,
     rows=lambda _: Beta(),
     response=response,
+    distribution=lambda _: of_numbers(cumulative),
 )

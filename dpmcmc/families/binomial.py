@@ -17,6 +17,7 @@ from dpmcmc.families import logistic
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model, usual_prior
 from dpmcmc.families.forms import DesignForm
+from dpmcmc.families.misfits import Misfits
 from dpmcmc.families.poisson import moments, secant
 from dpmcmc.families.scores.base import (
     BINOMIAL,
@@ -29,6 +30,7 @@ from dpmcmc.families.scores.base import (
     nodes_of,
     single,
 )
+from dpmcmc.families.scores.distributions import of_counts
 from dpmcmc.families.scores.responses import YES
 from dpmcmc.formula.design import POINTER, Design, check_measured, number_response
 from dpmcmc.inputs.spec import JobSpec, ModelSpec
@@ -121,6 +123,20 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     )
 
 
+def distribution(
+    y: Floats, trials: Floats, eta: Floats, _: Floats | float
+) -> tuple[Floats, Floats]:
+    """Return P(Y < y) and P(Y <= y) of cases among trials: see Distribution."""
+    p = expit(eta)
+
+    def cumulative(j: Floats) -> Floats:
+        """Return P(Y <= j), (n,)."""
+        inside = betainc(np.maximum(trials - j, TINY), j + 1.0, 1.0 - p)
+        return np.where(j >= trials, 1.0, inside)
+
+    return of_counts(np.minimum(y, trials), cumulative)
+
+
 MODEL = Model(
     "binomial",
     check=check,
@@ -131,5 +147,7 @@ MODEL = Model(
     chains=False,
     rows=lambda _: Binomial(),
     response=lambda _: YES,
+    distribution=lambda _: distribution,
+    misfits=Misfits("cases"),
     pair="trials",
 )

@@ -19,6 +19,7 @@ from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
 from dpmcmc.families.forms import DesignForm
+from dpmcmc.families.misfits import Misfits
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.poisson import MAX_PREDICTOR, MOST_COUNT
 from dpmcmc.families.priors import DEFAULT_SCALE, Normals, normal_priors, usual
@@ -33,6 +34,7 @@ from dpmcmc.families.scores.base import (
     nodes_of,
     single,
 )
+from dpmcmc.families.scores.distributions import of_times
 from dpmcmc.families.scores.given import log_middle
 from dpmcmc.families.scores.responses import HAZARD, MAX_LOG_MEAN, Response, uneven
 from dpmcmc.formula.design import POINTER, Design, check_measured, number_response
@@ -133,6 +135,11 @@ def mean_time(eta: Floats) -> Floats:
     return np.asarray(np.exp(np.minimum(-eta, MAX_LOG_MEAN)))
 
 
+def cumulative(y: Floats, eta: Floats, _: Floats | float) -> Floats:
+    """Return P(Y <= y), (n,), of times with these log hazards."""
+    return -np.expm1(-y * np.exp(np.minimum(eta, MAX_LOG_MEAN)))
+
+
 MODEL = Model(
     "exponential",
     check=check,
@@ -146,5 +153,7 @@ MODEL = Model(
     response=lambda _: Response(
         mean_time, lambda mean, _, random: uneven(mean, 1.0, random), HAZARD
     ),
+    distribution=lambda _: of_times(cumulative),
+    misfits=Misfits("times"),
     pair="event",
 )

@@ -19,6 +19,7 @@ from dpmcmc.families import linear
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
 from dpmcmc.families.forms import DesignForm
+from dpmcmc.families.misfits import RIGHT, Misfits
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.poisson import MAX_PREDICTOR, MOST_COUNT, secant
 from dpmcmc.families.priors import DEFAULT_SCALE, Normals, normal_priors, usual
@@ -33,6 +34,7 @@ from dpmcmc.families.scores.base import (
     nodes_of,
     single,
 )
+from dpmcmc.families.scores.distributions import of_numbers
 from dpmcmc.families.scores.responses import Response, rate, uneven
 from dpmcmc.formula.design import POINTER, Design, check_measured, number_response
 from dpmcmc.inputs.schema import NumberColumn
@@ -139,6 +141,12 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     )
 
 
+def cumulative(y: Floats, eta: Floats, sigma: Floats | float) -> Floats:
+    """Return P(Y <= y), (n,)."""
+    shape = np.clip(sigma, 1e-3, 1e3) ** -2.0
+    return np.asarray(gammainc(shape, shape * y * np.exp(-np.clip(eta, -700.0, 700.0))))
+
+
 MODEL = Model(
     "gamma",
     check=check,
@@ -152,5 +160,13 @@ MODEL = Model(
     rows=lambda _: Gamma(),
     response=lambda _: Response(
         rate, lambda mean, sds, random: uneven(mean, sds**-2.0, random), "mean"
+    ),
+    distribution=lambda _: of_numbers(cumulative),
+    misfits=Misfits(
+        "numbers",
+        offers={
+            ("numbers", RIGHT): "residuals are skewed to the right: gamma, or the log of the"
+            " response, if it is above 0"
+        },
     ),
 )

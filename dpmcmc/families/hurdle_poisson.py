@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import expit, gammaln, pdtrik
+from scipy.special import expit, gammaln, pdtr, pdtrik
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.names import distinct
@@ -19,6 +19,7 @@ from dpmcmc.families import poisson
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
 from dpmcmc.families.forms import DesignForm
+from dpmcmc.families.misfits import MORE_BELOW, WIDE, Misfits
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.poisson import MAX_PREDICTOR, MOST_COUNT, count_of, typical_rate
 from dpmcmc.families.priors import Normals, normal_priors, usual
@@ -32,6 +33,7 @@ from dpmcmc.families.scores.base import (
     Terms,
     Variance,
 )
+from dpmcmc.families.scores.distributions import of_counts
 from dpmcmc.families.scores.responses import COUNTED, Response, rate
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design, check_measured, response_of
@@ -151,6 +153,19 @@ def drawn(predictors: Floats, random: RandomSource) -> Floats:
 
 RESPONSE = Response(rate, None, "mean count", means=means, counts=drawn)
 
+
+def distribution(y: Floats, _: Floats, eta: Floats, __: Floats | float) -> tuple[Floats, Floats]:
+    """Return P(Y < y) and P(Y <= y): see Distribution."""
+    size, zero = np.exp(np.clip(eta[0], -MAX_PREDICTOR, MAX_PREDICTOR)), expit(eta[1])
+
+    def cumulative(j: Floats) -> Floats:
+        """Return P(Y <= j), (n,)."""
+        above = (pdtr(j, size) - np.exp(-size)) / -np.expm1(-size)
+        return np.asarray(zero + (1.0 - zero) * np.clip(above, 0.0, 1.0))
+
+    return of_counts(y, cumulative)
+
+
 WANTED = "hurdle Poisson regression needs a count with a lower bound of 0 as its response"
 
 
@@ -207,8 +222,9 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     )
 
 
+FAMILY = "hurdle_poisson"
 MODEL = Model(
-    "hurdle_poisson",
+    FAMILY,
     check=check,
     form=HurdleForm,
     guess=guess,
@@ -219,4 +235,16 @@ MODEL = Model(
     chains=False,
     rows=lambda _: HurdlePoisson(),
     response=lambda _: RESPONSE,
+    distribution=lambda _: distribution,
+    misfits=Misfits(
+        "counts",
+        offers={
+            ("counts", WIDE): f"if it is zeros that there are too many of, {FAMILY}",
+            (
+                "counts",
+                MORE_BELOW,
+            ): f"there are more small counts than the model's: {FAMILY} has room"
+            " for zeros of their own kind",
+        },
+    ),
 )

@@ -10,13 +10,16 @@ import math
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import ndtr
 
 from dpmcmc.base.names import INTERCEPT, LOG_SIGMA
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model, guess_of
 from dpmcmc.families.forms import DesignForm
+from dpmcmc.families.misfits import Misfits
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.priors import Normals, normal_priors
+from dpmcmc.families.scores.distributions import of_numbers
 from dpmcmc.families.scores.linear import Linear
 from dpmcmc.families.scores.responses import NUMBER
 from dpmcmc.families.target import Floats
@@ -162,6 +165,8 @@ MODEL = Model(
     prior=prior,
     rows=lambda _: Linear(),
     response=lambda _: NUMBER,
+    distribution=lambda _: of_numbers(lambda y, eta, sigma: ndtr((y - eta) / sigma)),
+    misfits=Misfits("numbers"),
     guess_of_large=guess_of_large,
     group_sd=group_sd,
     unit=unit_of,

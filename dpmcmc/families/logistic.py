@@ -117,6 +117,11 @@ def _guess(design: Design, spec: JobSpec, size: float) -> Guess:
     )
 
 
+def categories(eta: Floats) -> Floats:
+    """Return the probabilities (2, n) of no and yes, given predictors (1, n)."""
+    return np.concatenate((expit(-eta), expit(eta)))
+
+
 MODEL = Model(
     "logistic",
     check=check,
@@ -126,6 +131,7 @@ MODEL = Model(
     options=frozenset(),
     rows=lambda _: Logistic(),
     response=lambda _: YES,
+    categories=categories,
     guess_of_large=guess_of_large,
     group_sd=unit_of_predictors,
 )

@@ -175,6 +175,12 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     )
 
 
+def categories(eta: Floats) -> Floats:
+    """Return the probabilities (k + 1, n) of all categories, given predictors (k, n)."""
+    first, others = probabilities(eta)
+    return np.concatenate((first[None], others))
+
+
 MODEL = Model(
     "multinomial",
     check=check,
@@ -186,4 +192,5 @@ MODEL = Model(
     prior=prior,
     chains=False,
     rows=lambda _: Multinomial(),
+    categories=categories,
 )

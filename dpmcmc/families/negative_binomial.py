@@ -23,6 +23,7 @@ from dpmcmc.base.names import LOG_DISPERSION
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
 from dpmcmc.families.forms import DesignForm
+from dpmcmc.families.misfits import WIDE, Misfits
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.poisson import MAX_PREDICTOR, MOST_COUNT, count_of, counted, typical_rate
 from dpmcmc.families.poisson import prior as prior_of_means
@@ -37,6 +38,7 @@ from dpmcmc.families.scores.base import (
     Variance,
     nodes_of,
 )
+from dpmcmc.families.scores.distributions import Distribution, of_counts
 from dpmcmc.families.scores.responses import Response, counts, rate, uneven
 from dpmcmc.formula.design import Design, check_measured
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec
@@ -255,8 +257,22 @@ def response(options: ModelOptions) -> Response:
     return Response(rate, drawn, "mean count")
 
 
+def distribution(options: ModelOptions) -> Distribution:
+    """Return the distribution function of a count."""
+    known = options.dispersion
+
+    def of_rows(y: Floats, _: Floats, eta: Floats, scale: Floats | float) -> tuple[Floats, Floats]:
+        """Return P(Y < y) and P(Y <= y): see Distribution."""
+        k = scale if known is None else known
+        gain = k / (k + np.exp(np.minimum(eta, MAX_PREDICTOR)))
+        return of_counts(y, lambda j: np.asarray(betainc(k, j + 1.0, gain)))
+
+    return of_rows
+
+
+FAMILY = "negative_binomial"
 MODEL = Model(
-    "negative_binomial",
+    FAMILY,
     check=check,
     form=Form,
     guess=guess,
@@ -267,5 +283,10 @@ MODEL = Model(
     chains=False,
     rows=rows_of,
     response=response,
+    distribution=distribution,
+    misfits=Misfits(
+        "counts",
+        {("counts", WIDE): f"counts vary more than the model's: {FAMILY} has room for that"},
+    ),
     room=room,
 )

@@ -203,4 +203,5 @@ MODEL = Model(
     prior=prior,
     chains=False,
     rows=lambda _: Ordinal(),
+    categories=probabilities,
 )

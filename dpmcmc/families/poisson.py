@@ -16,9 +16,11 @@ from dpmcmc.base.names import INTERCEPT
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model, guess_of, unit_of_predictors
 from dpmcmc.families.forms import DesignForm
+from dpmcmc.families.misfits import Misfits
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.priors import DEFAULT_SCALE, Normals, normal_priors, usual
 from dpmcmc.families.scores.base import TINY, Evaluation, Link, Terms, Variance, nodes_of, single
+from dpmcmc.families.scores.distributions import of_counts
 from dpmcmc.families.scores.responses import COUNT
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design, check_measured, response_of
@@ -226,6 +228,12 @@ def guess(design: Design, spec: JobSpec) -> Guess:
     return replace(approximation, distance=np.minimum(sds, LARGEST_COEFFICIENT))
 
 
+def distribution(y: Floats, _: Floats, eta: Floats, __: Floats | float) -> tuple[Floats, Floats]:
+    """Return P(Y < y) and P(Y <= y): see Distribution."""
+    rate = np.exp(np.minimum(eta, MAX_PREDICTOR))
+    return of_counts(y, lambda j: np.asarray(pdtr(j, rate)))
+
+
 MODEL = Model(
     "poisson",
     check=check,
@@ -235,5 +243,7 @@ MODEL = Model(
     prior=prior,
     rows=lambda _: Poisson(),
     response=lambda _: COUNT,
+    distribution=lambda _: distribution,
+    misfits=Misfits("counts"),
     group_sd=unit_of_predictors,
 )

@@ -11,13 +11,15 @@ noisy_quadratic releases it; no chain samples it. Source: Lange, Little and Tayl
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri, stdtr, stdtrit
 
 from dpmcmc.base.errors import SpecError, is_number
 from dpmcmc.families import linear
 from dpmcmc.families.assumptions import Guess
 from dpmcmc.families.base import Model
+from dpmcmc.families.misfits import NARROW, Misfits
 from dpmcmc.families.scores.base import TINY, UNCUT, Evaluation, Floats, Link, Terms, Variance
+from dpmcmc.families.scores.distributions import of_numbers
 from dpmcmc.families.scores.responses import Response, number_by
 from dpmcmc.formula.design import Design, check_measured, number_response
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec
@@ -26,6 +28,7 @@ USUAL, FEWEST, MOST = 4.0, 1.0, 30.0  # degrees of freedom
 OPTION = "/model/options/degrees_of_freedom"
 MIDDLE = 0.9  # quantile at which the middle of a law is as wide as a normal one's
 LARGEST_SCALE_SCORE = 6.0  # on the way to the mode, where residuals are yet far
+TAILS = "residuals lie far out more often than the model's: student_t has such tails"
 
 
 def check(design: Design, model: ModelSpec) -> None:
@@ -140,4 +143,8 @@ MODEL = Model(
     chains=False,
     rows=of,
     response=response,
+    distribution=lambda options: of_numbers(
+        lambda y, eta, sigma: stdtr(degrees_of(options), (y - eta) / sigma)
+    ),
+    misfits=Misfits("numbers", {("numbers", NARROW): TAILS}),
 )

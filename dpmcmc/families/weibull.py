@@ -23,6 +23,7 @@ from dpmcmc.families.base import Model
 from dpmcmc.families.exponential import USUAL_EVENTS, number_of
 from dpmcmc.families.forms import DesignForm
 from dpmcmc.families.linear import SIGMAS_IN_RANGE
+from dpmcmc.families.misfits import NARROW, WIDE, Misfits
 from dpmcmc.families.moments import LARGEST_COEFFICIENT, second_moments
 from dpmcmc.families.priors import DEFAULT_SCALE, Normals, normal_priors, usual
 from dpmcmc.families.scores.base import (
@@ -34,6 +35,7 @@ from dpmcmc.families.scores.base import (
     Terms,
     Variance,
 )
+from dpmcmc.families.scores.distributions import of_times
 from dpmcmc.families.scores.given import log_middle
 from dpmcmc.families.scores.responses import TIME, Response, rate
 from dpmcmc.formula.design import Design
@@ -164,6 +166,12 @@ def mean_over(sigma: Floats) -> Floats:
     return np.asarray(gamma(1.0 + np.minimum(sigma, MOST_SIGMA)))
 
 
+def cumulative(y: Floats, eta: Floats, sigma: Floats | float) -> Floats:
+    """Return P(Y <= y), (n,), of times."""
+    logs = (np.log(np.maximum(y, TINY)) - eta) / sigma
+    return -np.expm1(-np.exp(np.clip(logs, -FARTHEST_LOG, FARTHEST_LOG)))
+
+
 MODEL = Model(
     "weibull",
     check=check,
@@ -183,6 +191,14 @@ MODEL = Model(
         TIME,
         times=mean_over,
         of_hazard=True,
+    ),
+    distribution=lambda _: of_times(cumulative),
+    misfits=Misfits(
+        "times",
+        offers={
+            ("times", shape): "the hazard changes with time: weibull has room for that"
+            for shape in (WIDE, NARROW)
+        },
     ),
     pair="event",
 )
