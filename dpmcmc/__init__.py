@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpmcmc.posterior.free.priors import CoefficientPrior, horseshoe, r2d2, spike_and_slab
     from dpmcmc.posterior.stored import combine
     from dpmcmc.privacy.affordable import noise_for_epsilon, steps_for_epsilon
+    from dpmcmc.queries.checks.call import check_fit
     from dpmcmc.queries.statistics.call import release_statistic
     from dpmcmc.queries.statistics.choice import choose_statistic
     from dpmcmc.queries.statistics.two_stages import release_in_two_stages
@@ -53,6 +54,7 @@ _HOMES = {
         "PrivacySpec",
         "UpTo",
     ),
+    "dpmcmc.queries.checks.call": ("check_fit",),
     "dpmcmc.queries.statistics.call": ("release_statistic",),
     "dpmcmc.queries.statistics.choice": ("choose_statistic",),
     "dpmcmc.queries.statistics.two_stages": ("release_in_two_stages",),
@@ -81,6 +83,7 @@ __all__ = [
     "Schema",
     "SpecError",
     "UpTo",
+    "check_fit",
     "choose_statistic",
     "combine",
     "describe",

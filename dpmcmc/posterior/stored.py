@@ -144,6 +144,12 @@ class StoredRelease:
             return False, stored
         return True, replace(stored, stopped=f"{why}, and more rounds would not mend that")
 
+    @property
+    def moments(self) -> Floats | None:
+        """The mean of x x^T of the standardised design, as released; None where it was not."""
+        moments = self._stored.moments()
+        return None if moments is None else moments[0]
+
     def own_posterior(self, random: RandomSource) -> Posterior:
         """Return the posterior under the job's prior."""
         return self._stored.posterior(*self._prior, random)

@@ -190,6 +190,8 @@ OTHER_DRAWS = {
     "dpmcmc.queries.synthetic.posterior:Walk.move": "moves of a posterior given what was released",
     "dpmcmc.queries.synthetic.drawn:rows_of": "synthetic rows given what was released",
     "dpmcmc.queries.synthetic.drawn:within": "numbers of synthetic rows within their bins",
+    "dpmcmc.queries.checks.cells:Histogram._codes": "places of rows, which may be known:"
+    " predictive_check.md",
     "dpmcmc.queries.statistics.populations:NormalMean.sample": "simulated rows, of public facts",
     "dpmcmc.queries.statistics.populations:NormalVariance.sample": "simulated rows, of public facts",
     "dpmcmc.queries.statistics.populations:UniformWidth.sample": "simulated rows, of public facts",

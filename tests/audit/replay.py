@@ -42,6 +42,7 @@ from dpmcmc.privacy.events import (
     of_units,
 )
 from dpmcmc.queries.tasks import TaskPlan, TaskSpec, answer_of, plan_task, run_task, verdict_of
+from dpmcmc.queries.tasks.predictive_check import FittedModel
 from dpmcmc.releases.reuse import Earlier
 from tests.audit.requests import shortened
 from tests.audit.transcript import (
@@ -70,8 +71,8 @@ class Case:
     name: unique. mechanism: an algorithm or a kind of task. job: as it is asked for. tables: the
     rows that are tried. at: number of the row that is replaced. earlier: whether a whitening of
     these rows is used again. far: whether normals beside the noise are as far out as they count.
-    With a privacy unit a slot may be None, where no row is, at is the number of a unit, and a
-    replacement has the rows of one.
+    fitted: what a check of a fit is given. With a privacy unit a slot may be None, where no row is,
+    at is the number of a unit, and a replacement has the rows of one.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Case:
     at: int = 0
     earlier: bool = False
     far: bool = False
+    fitted: FittedModel | None = None
 
 
 @dataclass
@@ -265,7 +267,8 @@ class Job:
         permit = Permit(subject="replay", event_digest=digest(self.event))
         schema, spec = self.case.schema, self.spec
         if isinstance(spec, TaskSpec):
-            blocks = [b.value for b in run_task(schema, spec, rows, permit, random)]
+            fitted = self.case.fitted
+            blocks = [b.value for b in run_task(schema, spec, rows, permit, random, fitted)]
             first = blocks[0][0, 0]
             words = (
                 json.dumps(answer_of(schema, spec, first)),

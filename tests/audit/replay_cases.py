@@ -11,13 +11,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from dpmcmc.base.errors import SpecError
+from dpmcmc.families import MODELS, parameters_of
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import NumberColumn, PrivacyUnit, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelSpec, PrivacySpec
 from dpmcmc.planner import plan
 from dpmcmc.queries.summaries.statistics import Counts, Mean, Quantiles
 from dpmcmc.queries.tasks import TaskSpec
+from dpmcmc.queries.tasks.predictive_check import FittedModel, PredictiveCheckTask
 from dpmcmc.queries.tasks.statistic import StatisticTask
 from dpmcmc.queries.tasks.summaries import SummariesTask
 from dpmcmc.queries.tasks.synthetic import SyntheticTask
@@ -445,6 +449,35 @@ def tasks() -> Iterator[Case]:
         yield case_of(name, "two_stages", schema, TaskSpec(task=stages, privacy=PRIVACY))
 
 
+def checks() -> Iterator[Case]:
+    """Checks of a fit of every family that has one, of rows, of persons and of rows left out."""
+    for family, model in MODELS.items():
+        if model.distribution(model.example.options) is None and model.categories is None:
+            continue
+        made = base("noisy_quadratic", family)
+        if made is not None:
+            yield _check(f"check_fit, {family}", made.schema(), made.spec().model)
+    missing = ModelSpec(family="logistic", formula="b ~ x + m")
+    yield _check("check_fit, missing", schema_of(RELEASE_ROWS, X, M, B), missing)
+    grouped = ModelSpec(family="linear", formula="y ~ x + (x | g)")
+    yield _check("check_fit, groups", schema_of(RELEASE_ROWS, X, Y, G), grouped)
+    schema, model = schema_of(RELEASE_ROWS, X, Y), ModelSpec(family="linear", formula="y ~ x")
+    rows = _check("check_fit, persons", schema, model, 4.0)  # rows at the bounds are in end bins
+    yield replace(
+        _by_person(rows.name, schema, rows.job), mechanism="check_fit", fitted=rows.fitted
+    )
+
+
+def _check(name: str, schema: Schema, model: ModelSpec, first: float = 0.0) -> Case:
+    """A check of a model whose parameters but the first are small; they differ by draw."""
+    task = PredictiveCheckTask(job="earlier", bins=8, model=model)
+    parameters = len(parameters_of(schema, model))
+    draws = 0.1 * np.sin(np.arange(3.0 * parameters)).reshape(3, parameters)
+    draws[:, 0] += first
+    job, fitted = TaskSpec(task=task, privacy=PRIVACY), FittedModel(draws)
+    return case_of(name, "check_fit", schema, job, fitted=fitted)
+
+
 def _statistic(name: str, schema: Schema, task: StatisticTask, epsilon: float) -> Case:
     """Rows that turn one by one: there the scale of a median's noise changes most."""
     low, high = corners(schema)
@@ -479,5 +512,5 @@ def at_their_ends() -> Iterator[Case]:
 def cases(*, quick: bool) -> list[Case]:
     """Return what is replayed. quick: what takes a minute."""
     usual = [*chains_and_releases(), *sharp(), *kinds_of_jobs(), *persons(), *wide(), *tasks()]
-    usual += [*far_out(), *tables_and_summaries(), *thin()]
+    usual += [*far_out(), *tables_and_summaries(), *thin(), *checks()]
     return usual if quick else [*usual, *at_their_ends()]

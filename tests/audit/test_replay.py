@@ -59,6 +59,10 @@ REACHED = {  # the worst neighbours are among the rows of these, by the places t
     ),
     "noisy_mean, persons, gaussian_mean, cut": ("releases.noisy_mean:released_sum",),
     "describe, persons, 4 statistics": ("mechanisms.counts:released",),
+    "check_fit, poisson": ("mechanisms.counts:released",),
+    "check_fit, multinomial": ("mechanisms.counts:released",),
+    "check_fit, missing": ("mechanisms.counts:released",),
+    "check_fit, persons": ("mechanisms.counts:released",),
     "two_stages, laplace": ("queries.statistics.release:with_laplace",),
     "noisy_quadratic, far out by its offset": (
         "mechanisms.joint_sums:release for releases.newton_path",

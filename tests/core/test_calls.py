@@ -28,6 +28,7 @@ from dpmcmc import (
     Quantiles,
     Schema,
     SpecError,
+    check_fit,
     describe,
     plan,
     release_in_two_stages,
@@ -94,6 +95,15 @@ CALLS = {
             "powers": (1.0, 2.0),
             "epsilon": 1.0,
             "noise": "gaussian",
+        },
+    ),
+    "check_fit": (
+        check_fit,
+        {
+            "fit": sample("y ~ x", DATA, SCHEMA, epsilon=9, accept_low_quality=True),
+            "data": DATA,
+            "schema": SCHEMA,
+            "epsilon": 1.0,
         },
     ),
 }

@@ -33,20 +33,31 @@ from dpmcmc.privacy.noise import RandomSource, SystemRandom
 MOST_POINTS = 1000  # of a curve
 
 
+def effects_of(grouping: Grouping, draws: Floats) -> Floats:
+    """Return effects (n, k, group) of groups on the level and, as the second, on a slope.
+
+    draws: (n, h) of what a model has by its groups.
+    """
+    effects = draws[:, len(grouping.law) :]
+    if not grouping.outer:
+        return effects.reshape(len(draws), -1, grouping.count)
+    known = len(grouping.outer_categories)
+    outer = np.repeat(effects[:, :known], grouping.within, axis=1)
+    return np.asarray((outer + effects[:, known:])[:, None])
+
+
 def _effects_of_groups(grouping: Grouping, draws: Floats, random: RandomSource) -> Floats:
     """Return effects (n, k, group) of groups and, behind them, of those not seen before.
 
     draws: (n, h) of what a model has by its groups. In a call a group not seen before is one group:
     of groups of groups one of each, and last one of one that was not seen before either.
     """
-    laws, effects = np.split(draws, [len(grouping.law)], axis=1)
+    laws, each = draws[:, : len(grouping.law)], effects_of(grouping, draws)
     if grouping.outer:
         known = len(grouping.outer_categories)
-        new = random.normals((len(laws), known + 2))
-        outer = np.column_stack((effects[:, :known], laws[:, 0] * new[:, 0]))
-        cells = np.repeat(effects[:, :known], grouping.within, axis=1) + effects[:, known:]
-        return np.column_stack((cells, outer + laws[:, 1:2] * new[:, 1:]))[:, None]
-    each = effects.reshape(len(laws), -1, grouping.count)
+        new, whole = random.normals((len(laws), known + 2)), draws[:, len(grouping.law) :]
+        outer = np.column_stack((whole[:, :known], laws[:, 0] * new[:, 0]))
+        return np.column_stack((each[:, 0], outer + laws[:, 1:2] * new[:, 1:]))[:, None]
     normals = random.normals((len(laws), each.shape[1]))
     if len(grouping.law) > len(grouping.sds):  # a correlation
         cross = laws[:, 2]

@@ -5,7 +5,7 @@ blocks of numbers; every answer is computed from these blocks, any number of tim
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,19 +25,21 @@ from dpmcmc.queries.statistics.questions import InferenceQuestion, answer, settl
 from dpmcmc.queries.statistics.questions import seconds_of as seconds_of_question
 from dpmcmc.queries.summaries.intervals import IntervalTarget
 from dpmcmc.queries.synthetic.drawn import Values
-from dpmcmc.queries.tasks import statistic, summaries, synthetic, two_stages
+from dpmcmc.queries.tasks import predictive_check, statistic, summaries, synthetic, two_stages
 from dpmcmc.queries.tasks.base import Floats, Planned
+from dpmcmc.queries.tasks.predictive_check import FittedModel, PlannedCheck, PredictiveCheckTask
 from dpmcmc.queries.tasks.statistic import PlannedStatistic, StatisticTask
 from dpmcmc.queries.tasks.summaries import SummariesTask
 from dpmcmc.queries.tasks.synthetic import SyntheticTask
 from dpmcmc.queries.tasks.two_stages import PlannedStages, TwoStagesTask
 
-Task = SummariesTask | SyntheticTask | StatisticTask | TwoStagesTask
+Task = SummariesTask | SyntheticTask | StatisticTask | TwoStagesTask | PredictiveCheckTask
 TASKS: dict[type[Task], Callable[[Schema, Any, PrivacySpec], Planned]] = {
     SummariesTask: summaries.planned,
     SyntheticTask: synthetic.planned,
     StatisticTask: statistic.planned,
     TwoStagesTask: two_stages.planned,
+    PredictiveCheckTask: predictive_check.planned,
 }
 MANY_ROWS = 2**24
 HOLDS_ROWS = "all rows of the column are held in memory while it runs"
@@ -125,14 +127,19 @@ def run_task(
     rows: Private[AnyRows],
     permit: Permit,
     random: RandomSource | None = None,
+    fitted: FittedModel | None = None,
 ) -> Iterator[Released[Floats]]:
     """Yield the released blocks (1, 1, numbers), as many as the plan has.
 
     Privacy: plan_task(schema, spec).event, paid for by the permit, all of it in the first block;
-    the other blocks are post-processing of it. random: for tests only. Raises PermitError before
-    the rows are opened, SpecError on the request; never depending on the rows.
+    the other blocks are post-processing of it. random: for tests only. fitted: of a check of a fit.
+    Raises PermitError before the rows are opened, SpecError on the request; never depending on the
+    rows.
     """
-    for block in _planned(schema, spec).release(rows, permit, random or SystemRandom()):
+    planned = _planned(schema, spec)
+    if isinstance(planned, PlannedCheck):
+        planned = replace(planned, fitted=fitted)
+    for block in planned.release(rows, permit, random or SystemRandom()):
         yield Released(np.asarray(block, np.float64)[None, None])
 
 

@@ -1,0 +1,1 @@
+"""Whether a fitted regression fits the rows: a histogram by its predictive distribution."""
