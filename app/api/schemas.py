@@ -915,7 +915,7 @@ class JobIn(Request):
 
 
 class TaskIn(Request):
-    """A job that releases something else than a posterior: summaries, tables, or one statistic.
+    """A job that releases something else than a posterior: summaries, tables, a statistic, a check.
 
     It is planned, paid for and followed like any job; its result is `GET /v1/jobs/{id}/result`.
     accept_low_quality: take a task whose plan is not `usable`, which is refused otherwise. name,
@@ -1240,8 +1240,55 @@ class TwoStagesOut(Answer):
     note: str
 
 
+class BinOut(Answer):
+    """A bin of a check, and how many rows lie in it.
+
+    low, high: its ends, of the predictive distribution or of fitted probabilities. expected: its
+    share of all rows under the model; or the share of its rows that was fitted. share: as released,
+    null where it has too few rows; noise_sd: of its noise; sd: of sampling and noise together,
+    under the model. differs: more or fewer than the model allows, else empty.
+    """
+
+    low: float
+    high: float
+    expected: float
+    share: float | None
+    noise_sd: float | None
+    sd: float | None
+    rows: float
+    differs: Literal["", "more", "fewer"]
+
+
+class PredictiveCheckOut(Answer):
+    """How rows lie in the predictive distribution of a fitted regression.
+
+    by: what bins are of: distribution, or fitted probability of a response with categories.
+    statistic, degrees, p_value: a chi-squared test of all bins that knows sampling and noise.
+    misfit: whether p_value is below .05. detectable: the least misfit that shows nine times in ten,
+    a share of all rows in one bin or, of probabilities, of the fullest bin's rows. sentences: all
+    of it in words, with what would fit better. noise_sd: of each count.
+    """
+
+    kind: Literal["predictive_check"]
+    job: UUID
+    family: str
+    formula: str
+    by: Literal["distribution", "probability"]
+    rows: int
+    noise_sd: float
+    bins: list[BinOut]
+    statistic: float
+    degrees: int
+    p_value: float
+    misfit: bool
+    detectable: float
+    sentences: list[str]
+    note: str
+
+
 TaskOut = Annotated[
-    SummariesOut | SyntheticOut | StatisticOut | TwoStagesOut, Field(discriminator="kind")
+    SummariesOut | SyntheticOut | StatisticOut | TwoStagesOut | PredictiveCheckOut,
+    Field(discriminator="kind"),
 ]
 
 

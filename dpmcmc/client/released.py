@@ -252,6 +252,43 @@ class TwoStages(Task):
     weights: Mapping[float, float]
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedBin:
+    """A bin of a check: its ends, the expected and the released share of rows.
+
+    share, noise_sd, sd: None where a bin has too few rows. differs: more or fewer, else empty.
+    """
+
+    low: float
+    high: float
+    expected: float
+    share: float | None
+    noise_sd: float | None
+    sd: float | None
+    rows: float
+    differs: str
+
+
+@dataclass(frozen=True, slots=True)
+class PredictiveCheck(Task):
+    """How rows lie in the predictive distribution of a fitted regression.
+
+    by: distribution or probability. misfit: whether p_value is below .05. detectable: the least
+    misfit that shows nine times in ten. sentences: all of it in words.
+    """
+
+    family: str
+    formula: str
+    by: Literal["distribution", "probability"]
+    bins: tuple[CheckedBin, ...]
+    statistic: float
+    degrees: int
+    p_value: float
+    misfit: bool
+    detectable: float
+    sentences: tuple[str, ...]
+
+
 def posterior_of(answer: Json) -> Posterior:
     """Make the JSON of a free posterior into a typed result."""
     return Posterior(
@@ -311,6 +348,10 @@ def task_of(job: Json, answer: Json) -> Task:
         return _typed(Synthetic, values | parts)
     if answer["kind"] == "statistic":
         return _typed(Statistic, values | {"released": _released(answer)})
+    if answer["kind"] == "predictive_check":
+        bins = tuple(_typed(CheckedBin, one) for one in answer["bins"])
+        words = {"bins": bins, "sentences": tuple(answer["sentences"])}
+        return _typed(PredictiveCheck, values | words)
     scores = {power["power"]: power["mean_inverse_information"] for power in answer["scores"]}
     weights = {weight["theta"]: weight["weight"] for weight in answer["weights"]}
     stages = tuple(_released(stage) for stage in answer["stages"])

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -149,6 +149,8 @@ def subject_of(job: Json) -> str:
     if "task" not in spec:
         return str(spec.get("model", {}).get("formula", "-"))
     task, columns = spec["task"], list[str]()
+    if task.get("model"):
+        return str(task["model"]["formula"])
     for statistic in task.get("statistics", [task]):
         columns += statistic.get("columns") or (
             [statistic["column"]] if "column" in statistic else []
@@ -156,7 +158,7 @@ def subject_of(job: Json) -> str:
     return ", ".join(dict.fromkeys(columns)) or "all columns"
 
 
-def result(answer: Json) -> Table:
+def result(answer: Json) -> RenderableType:
     """The released numbers of a task."""
     if answer["kind"] == "summaries":
         grid = table("Summaries", "", "estimate", "lower", "upper")
@@ -166,6 +168,8 @@ def result(answer: Json) -> Table:
             )
             grid.add_row(escape(estimate["name"]), *numbers)
         return grid
+    if answer["kind"] == "predictive_check":
+        return Group(*map(escape, answer["sentences"]), _bins(answer))
     grid = table(f"The {answer['kind']} task", "", "")
     grid.show_header = False
     if answer["kind"] == "synthetic":
@@ -183,6 +187,19 @@ def result(answer: Json) -> Table:
         facts = _statistic(answer)
     for name, value in facts.items():
         grid.add_row(name, escape(value))
+    return grid
+
+
+def _bins(answer: Json) -> Table:
+    """The bins of a check of a fit."""
+    what = "fitted probability" if answer["by"] == "probability" else "distribution"
+    grid = table(f"Bins of the {what}", "", "expected", "released", "noise sd", "")
+    for one in answer["bins"]:
+        numbers = ["too few rows", ""]
+        if one["share"] is not None:
+            numbers = [f"{one['share']:.1%}", f"{one['noise_sd']:.1%}"]
+        ends = f"{one['low']:.3g} to {one['high']:.3g}"
+        grid.add_row(ends, f"{one['expected']:.1%}", *numbers, one["differs"])
     return grid
 
 

@@ -2906,8 +2906,47 @@ ASKING = (
     ),
 )
 
+CHECKED = "tests/privacy/test_predictive_check.py"
+CELLS = "dpmcmc/queries/checks/cells.py"
+
+CHECKING = (
+    Bug(
+        "a row of a check is placed among the other rows",
+        CELLS,
+        "Histogram._codes",
+        "place * self.bins",
+        "(place - place.mean() + 0.5) * self.bins",
+        f"{CHECKED}::test_replacing_one_row_moves_the_counts_by_the_root_of_two[linear]",
+    ),
+    Bug(
+        "a row of a check counts as its response says",
+        CELLS,
+        "Histogram.counts",
+        "np.bincount(codes, used, minlength=self.size)",
+        "np.bincount(codes, used * (1.0 + codes), minlength=self.size)",
+        f"{CHECKED}::test_replacing_one_row_moves_the_counts_by_the_root_of_two[poisson]",
+    ),
+    Bug(
+        "rows that are left out of a check are counted",
+        CELLS,
+        "Histogram.counts",
+        "(~self.design.left_out(table)).astype(np.float64)",
+        "np.ones(table.rows)",
+        f"{CHECKED}::test_a_unit_that_empties_moves_no_more_cells_than_it_has_rows",
+    ),
+    Bug(
+        "a check of another's fit",
+        "app/services/jobs/kinds/fitted.py",
+        "_named",
+        "select(JobRow).where(JobRow.id == job_id, JobRow.user_id == caller.id)",
+        "select(JobRow).where(JobRow.id == job_id)",
+        "tests/api/test_predictive_check.py::test_what_is_no_regression_of_ones_own_is_refused",
+    ),
+)
+
 BUGS = (
     *LATER,
+    *CHECKING,
     *PERSONS,
     *SUMMING,
     *SINGLE,

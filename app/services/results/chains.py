@@ -1,5 +1,6 @@
 """Stored draws: read as a whole or in pieces."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -137,6 +138,34 @@ def kept_draws(
     )
     chains = (size or 0) // (8 * parameters * spans[0][2]) if spans else 0
     return StoredDraws(sessions, job_id, attempt, (chains, draws, parameters), spans, converted)
+
+
+def some_draws(
+    session: Session, job_id: UUID, attempt: int, parameters: int, num_warmup: int, most: int
+) -> Floats:
+    """Return at most so many draws (draw, parameter) after warm-up, evenly spaced over all chains.
+
+    Read one by one, however long the chains are. Raises LookupError once they are deleted.
+    """
+    of_attempt, length = _of_attempt(job_id, attempt), func.length(ChainBlockRow.payload)
+    query = select(
+        ChainBlockRow.seq, ChainBlockRow.first_draw, ChainBlockRow.num_draws, length
+    ).where(*of_attempt)
+    places = [tuple(place) for place in session.execute(query.order_by(ChainBlockRow.seq))]
+    draws = sum(count for _, _, count, _ in places)
+    if draws <= num_warmup:
+        raise LookupError("there are no draws")
+    size = 8 * parameters
+    chains = places[0][3] // (size * places[0][2])
+    kept, starts = draws - num_warmup, [first for _, first, _, _ in places]
+    drawn = list[Floats]()
+    for k in np.linspace(0, chains * kept - 1, min(most, chains * kept)).astype(int).tolist():
+        chain, draw = divmod(k, kept)
+        seq, first, count, _ = places[bisect_right(starts, num_warmup + draw) - 1]
+        begin = size * (chain * count + num_warmup + draw - first)
+        payload = _part(session, job_id, attempt, seq, begin, size)
+        drawn.append(np.frombuffer(payload, dtype="<f8"))
+    return np.stack(drawn)
 
 
 def _of_attempt(job_id: UUID, attempt: int) -> tuple[ColumnElement[bool], ...]:

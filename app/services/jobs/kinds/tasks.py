@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
+from uuid import UUID
 
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
+from app.services.accounts.caller import Caller
 from app.services.errors import Fault
 from app.services.jobs.kinds.base import (
     BASE_BYTES,
@@ -19,7 +21,9 @@ from app.services.jobs.kinds.base import (
     PaidJob,
     Work,
 )
+from app.services.jobs.kinds.fitted import fitted_of, model_of
 from dpmcmc.inputs.schema import Column, NumberColumn, Schema
+from dpmcmc.inputs.spec import ModelSpec
 from dpmcmc.inputs.streamed import PIECE_ROWS
 from dpmcmc.queries.summaries.statistics import Counts
 from dpmcmc.queries.tasks import (
@@ -32,11 +36,13 @@ from dpmcmc.queries.tasks import (
     shortfall,
     verdict_of,
 )
+from dpmcmc.queries.tasks.predictive_check import FittedModel, PredictiveCheckTask
 from dpmcmc.queries.tasks.summaries import SummariesTask
 from dpmcmc.queries.tasks.synthetic import SyntheticTask
 
 _SPEC = TypeAdapter(TaskSpec)
 NUMBER_BYTES, ESTIMATE_BYTES = 24, 160  # of JSON: a number; an estimate without its name
+BIN_BYTES = 1000  # and a bin of a check, with its part of the words
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,13 @@ class TaskJob(PaidJob):
             del body["privacy"]["max_rows"]
         return body
 
+    def facts(self, session: Session, caller: Caller, dataset_id: UUID) -> tuple[ModelSpec, ...]:
+        """Return the model of the regression that a check names. Raises Refusal."""
+        task = self.spec.task
+        if not isinstance(task, PredictiveCheckTask):
+            return ()
+        return (model_of(session, caller, dataset_id, task),)
+
     @classmethod
     def title(cls, stored: Json) -> str:
         """Return the kind of the task."""
@@ -76,7 +89,10 @@ class TaskJob(PaidJob):
 
     def plan(self, schema: Schema, facts: Sequence[Any], *, advise: bool) -> TaskPlan:
         """Return its plan. Raises SpecError."""
-        return plan_task(schema, self.spec)
+        spec = self.spec
+        if isinstance(spec.task, PredictiveCheckTask) and facts:
+            spec = replace(spec, task=replace(spec.task, model=facts[0]))
+        return plan_task(schema, spec)
 
     def settled(self, plan: TaskPlan) -> Self:
         """Return the task with all options filled in by a plan."""
@@ -101,6 +117,8 @@ class TaskJob(PaidJob):
         task = self.spec.task
         if isinstance(task, SyntheticTask):
             return 0  # some counts; each table is a file, which is written a piece at a time
+        if isinstance(task, PredictiveCheckTask):
+            return BIN_BYTES * task.bins
         if not isinstance(task, SummariesTask):
             return NUMBER_BYTES * plan.numbers
         names = {column.name: _longest(column) for column in schema.columns}
@@ -116,7 +134,9 @@ class TaskJob(PaidJob):
 
     def work(self, session: Session, schema: Schema) -> Work:
         """Return the task ready to run."""
-        return _TaskWork(schema, self.spec)
+        task = self.spec.task
+        fitted = fitted_of(session, task) if isinstance(task, PredictiveCheckTask) else None
+        return _TaskWork(schema, self.spec, fitted)
 
 
 def _longest(column: Column) -> int:
@@ -127,10 +147,10 @@ def _longest(column: Column) -> int:
 
 
 class _TaskWork(Work):
-    """A running task."""
+    """A running task. fitted: of a check of a fit."""
 
-    def __init__(self, schema: Schema, spec: TaskSpec) -> None:
-        self._schema, self._spec = schema, spec
+    def __init__(self, schema: Schema, spec: TaskSpec, fitted: FittedModel | None) -> None:
+        self._schema, self._spec, self._fitted = schema, spec, fitted
 
     @property
     def seconds(self) -> float:
@@ -139,7 +159,7 @@ class _TaskWork(Work):
 
     def blocks(self, opened: Opened) -> Blocks:
         """Return the blocks that the task releases."""
-        return run_task(self._schema, self._spec, *opened())
+        return run_task(self._schema, self._spec, *opened(), fitted=self._fitted)
 
     def summary(self, attempt: Attempt) -> tuple[Json, Json]:
         """Return no summary, and the verdict on the first block."""
