@@ -83,6 +83,20 @@ def ranks(draws: Floats) -> Json:
     return {"counts": counts, "level": draws.shape[1] / RANK_BINS}
 
 
+def bins(found: list[Json]) -> Json:
+    """Return what is drawn of the bins of a check: ends, released shares and expected ones.
+
+    A bin with too few rows has no share.
+    """
+    return {
+        "ends": [
+            f"{100.0 * end:.3g}" for end in [found[0]["low"], *(one["high"] for one in found)]
+        ],
+        "shares": [one["share"] for one in found],
+        "expected": [one["expected"] for one in found],
+    }
+
+
 def pair(x: str, y: str, first: Floats, second: Floats) -> Json:
     """Return draws of two parameters against one another. x, y: their names; both (draw,)."""
     every = max(1, -(-first.size // MAX_PAIRS))

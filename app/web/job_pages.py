@@ -1,6 +1,7 @@
 """Jobs: the list, the form with its plan, and what a job released."""
 
 import asyncio
+from uuid import uuid4
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -11,6 +12,7 @@ from app.web.forms import NotReadError, problem_of
 from app.web.inside import Id, Json, RefusedError
 from app.web.session import Session, Signed, fields_of
 from app.web.shown import page, term
+from app.web.task_forms import check_of
 
 router = APIRouter(include_in_schema=False)
 STATUSES = ("queued", "running", "succeeded", "failed", "cancelled")
@@ -94,9 +96,12 @@ async def job(
     if values["job"]["status"] == "succeeded" and not values["job"]["expired_at"]:
         if values["job"]["kind"] == "task":
             values["result"] = await signed.api.get(f"/v1/jobs/{id}/result", target=target)
+            if values["result"]["kind"] == "predictive_check":
+                values["bins"] = figures.bins(values["result"]["bins"])
         else:
             columns = values["dataset"]["columns"]
             values |= await _results(signed, values["job"], columns, scale, all)
+    values["again"] = str(uuid4())
     return page(request, "job.html", signed, scale=scale, all=all, target=target, **values)
 
 
@@ -178,6 +183,25 @@ async def posterior(request: Request, signed: Signed, id: Id) -> HTMLResponse:
     except (NotReadError, RefusedError) as error:
         values["problem"] = problem_of(error)
     return page(request, "posterior.html", signed, **values)
+
+
+@router.post("/jobs/{id}/check", response_class=HTMLResponse)
+async def check(request: Request, signed: Signed, id: Id) -> HTMLResponse:
+    """What a check of a regression against the rows would cost; or it is submitted, once."""
+    form = await fields_of(request)
+    values: Json = {}
+    try:
+        job = await signed.api.get(f"/v1/jobs/{id}")
+        body = check_of(job, form)
+        if not form.get("pay"):
+            values["plan"] = await signed.api.json("POST", "/v1/plans", json=body)
+            return page(request, "task_plan.html", signed, **values)
+        once = {"Idempotency-Key": form.get("again", "")}
+        made = await signed.api.json("POST", "/v1/jobs", json=body, headers=once)
+    except (NotReadError, RefusedError) as error:
+        values["problem"] = problem_of(error)
+        return page(request, "task_plan.html", signed, **values)
+    return HTMLResponse(headers={"HX-Redirect": f"/jobs/{made['id']}"})
 
 
 @router.post("/jobs/{id}/label", response_model=None)

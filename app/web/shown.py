@@ -112,6 +112,8 @@ def what(job: dict[str, Any]) -> str:
     if job["kind"] == "chain":
         return str(spec["model"]["formula"])
     task, columns = spec["task"], list[str]()
+    if task.get("model"):
+        return f"check of {task['model']['formula']}"
     for statistic in task.get("statistics", [task]):
         columns += statistic.get("columns") or (
             [statistic["column"]] if "column" in statistic else []

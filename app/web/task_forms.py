@@ -42,6 +42,23 @@ def body_of(form: dict[str, str]) -> Json:
     return body | labels(form)
 
 
+def check_of(job: Json, form: dict[str, str]) -> Json:
+    """Return the body of a check of a regression against the rows. Raises NotReadError.
+
+    Of the rows that the regression used, at its delta.
+    """
+    epsilon = number(form, "epsilon", "/privacy/epsilon")
+    privacy = {"epsilon": epsilon, "delta": job["cost"]["delta"]}
+    rows = job["submitted"]["privacy"].get("max_rows")
+    task: Json = {"kind": "predictive_check", "job": job["id"]}
+    bins = whole(form, "bins", "/task/bins")
+    return {
+        "dataset": job["dataset"],
+        "task": task | ({} if bins is None else {"bins": bins}),
+        "privacy": privacy | ({} if rows is None else {"max_rows": rows}),
+    }
+
+
 def _named(form: dict[str, str], prefix: str) -> list[str]:
     """Return the names behind this prefix, of all form fields that are filled in."""
     return [key[len(prefix) :] for key in form if key.startswith(prefix) and form[key].strip()]

@@ -40,7 +40,7 @@ async def new(
     values: Json = {}
     if like:
         earlier = await signed.api.get(f"/v1/jobs/{await identifier(like)}")
-        if earlier["kind"] == "task":
+        if earlier["kind"] == "task" and earlier["spec"]["task"]["kind"] in KINDS:
             form |= filled(earlier)
             values["planned"] = True
     values |= await _told(signed, form)

@@ -101,6 +101,18 @@ const KINDS = {
       series: [{}, ...series, { stroke: style("--pico-muted-color"), width: 1, dash: [4, 4], points: { show: false } }],
     }, [ends, ...steps, ends.map(() => level)]);
   },
+  bins(figure, { ends, shares, expected }) {
+    const [first] = colours();
+    const stepped = uPlot.paths.stepped({ align: 1 });
+    const steps = (values) => [...values, values.at(-1)];
+    return frame(figure, {
+      height: 220,
+      across: { values: (_, splits) => splits.map((k) => ends[k] ?? ""), incrs: [1, 2, 5] },
+      scales: { x: { time: false }, y: { range: (_, __, top) => [0, top * 1.1] } },
+      series: [{}, { stroke: first, fill: `${first}33`, width: 1.5, paths: stepped, points: { show: false } },
+        { stroke: style("--pico-muted-color"), width: 1, dash: [4, 4], paths: stepped, points: { show: false } }],
+    }, [ends.map((_, k) => k), steps(shares), steps(expected)]);
+  },
 };
 
 function draw() {
