@@ -18,7 +18,6 @@ from dpmcmc.families.priors import Normals, pointer_to, unwritten
 from dpmcmc.families.scores.base import SEVERAL
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design
-from dpmcmc.formula.parse import written
 from dpmcmc.inputs.schema import NumberColumn
 from dpmcmc.inputs.spec import JobSpec, ModelSpec
 
@@ -39,8 +38,8 @@ def with_groups(family: Model) -> Model:
             raise SpecError(POINTER, message)
         rows = family.rows(model.options)
         if design.smooths and (rows is None or rows.link in SEVERAL):
-            column = written(design.smooths[0].column)
-            message = f"s({column}) is not for {family.family}: write ns({column}, df=4)"
+            smooth = design.smooths[0]
+            message = f"{smooth.term} is not for {family.family}: write {smooth.without_penalty}"
             raise SpecError(POINTER, message)
         family.check(design, model)
 

@@ -269,7 +269,8 @@ class Result:
             for column in self.design.schema.columns
             if isinstance(column, NumberColumn) and column.name in self.design.covariates
         ]
-        names = covariates or [smooth.column for smooth in self.design.smooths] or numbers
+        curves_of = [smooth.column for smooth in self.design.smooths if smooth.column in numbers]
+        names = covariates or curves_of or numbers
         if isinstance(names, str) or not names:
             raise SpecError("/parameters", f"must be a list of some of {', '.join(numbers)}")
         if self.release is None:

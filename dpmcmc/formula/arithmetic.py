@@ -51,12 +51,13 @@ LEFT = {  # calls of the left side, and what to write there
     "surv": "surv(time, event)",
     "cbind": "cbind(cases, others)",
 }
-NAMES = ("I", "C", "poly", "bs", "cr", "ns", "s", "offset", "abs", *FUNCTIONS)
+NAMES = ("I", "C", "poly", "bs", "cr", "ns", "s", "rw", "offset", "abs", *FUNCTIONS)
 _SMOOTH = "smooths of several columns are not available: write s(x) + s(z)"
 # functions of other software, and what to write here for f(x)
 NOT_AVAILABLE = {
     **dict.fromkeys(("te", "t2", "ti"), _SMOOTH),
     "gp": "write s({})",
+    "f": "write rw({0}) for a random walk, s({0}) for a curve, (1 | {0}) for groups",
     "mo": "monotonic effects are not available: write C({0}), or s({0}) where it is a number",
     "ordered": "declare the categories in their order, and write {}",
     "pow": "write I({}^2)",

@@ -6,12 +6,14 @@ between the bounds, or knots=(20, 40). `cr(x, df=4)`: natural cubic splines by t
 knots (Wood 2006, section 4.1.2), also written `ns(x, df=4)`. Of splines the first function is left
 out, as they sum to 1. `s(x, k=10)`: a straight line, and curves from it whose size is estimated,
 which are the directions of cubic B-splines that a penalty on second differences holds (Eilers and
-Marx 1996), each with a largest value of 1.
+Marx 1996), each with a largest value of 1. `rw(g)`: a step between each two neighbours of ordered
+categories or whole numbers, whose sizes have an sd in common: a random walk of first order (Rue and
+Held 2005, section 3.3.1).
 """
 
 import ast
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -30,6 +32,7 @@ LENGTH_MARGIN = 1.0 + 1e-6
 BASES = ("poly", "bs", "cr", "ns", "s")
 SMOOTH_FUNCTIONS = 6  # of s(x), where k is left out
 LEAST_FUNCTIONS, MOST_SMOOTH_FUNCTIONS = 4, 20  # of s(x)
+LEAST_WALK, MOST_WALK = 3, 30  # places of rw(g)
 SMOOTH_SPLINES = 40  # of which its functions are sums
 
 
@@ -39,7 +42,8 @@ class Basis:
 
     lower, upper: of each function. square: largest sum of their squares in a row. sizes: of the
     functions of a smooth term but the line, sds of their coefficients where the curve that they add
-    up to is 1 away from the line, root mean square over the bounds; empty of other bases.
+    up to is 1 away from the line, root mean square over the bounds; 1 for each step of a walk;
+    empty of other bases.
     """
 
     text: str
@@ -95,6 +99,8 @@ def _values(kind: str, degree: int, knots: tuple[float, ...], x: Floats) -> Floa
 
     low, high = knots[0], knots[-1]
     x = np.fmin(np.fmax(x, low), high)
+    if kind == "rw":
+        return np.ascontiguousarray((x >= np.array(knots[1:])[:, None] - 0.5) * 1.0)
     if kind == "poly":
         middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
         t = np.clip((x - middle) / half, -1.0, 1.0)
@@ -109,6 +115,24 @@ def _values(kind: str, degree: int, knots: tuple[float, ...], x: Floats) -> Floa
         return np.ascontiguousarray(BSpline(padded_knots, np.eye(count), degree)(x).T[1:])
     spline = CubicSpline(np.array(knots), np.eye(len(knots)), bc_type="natural")
     return np.ascontiguousarray(spline(x).T[1:])
+
+
+def walk(call: Call, column: str, places: Sequence[float]) -> Basis:
+    """Return the steps of rw(column) between neighbouring places. Raises SpecError.
+
+    places: the numbers of categories, or whole numbers, in their order.
+    """
+    if len(call.arguments) != 1 or call.options:
+        raise call.refuse(f"it has no options: write rw({written(column)})")
+    if not LEAST_WALK <= len(places) <= MOST_WALK:
+        raise call.refuse(
+            f"{column!r} has {len(places)} values, and a random walk {LEAST_WALK} to {MOST_WALK}:"
+            f" write {'C' if len(places) < LEAST_WALK else 's'}({written(column)})"
+        )
+    ones = (1.0,) * (len(places) - 1)
+    zeros = (0.0,) * len(ones)
+    knots = tuple(float(place) for place in places)
+    return Basis(call.text, (column,), "rw", len(ones), knots, zeros, ones, len(ones), ones)
 
 
 def _even_splines(t: Floats) -> Floats:
@@ -188,8 +212,8 @@ _PARTS_OF = {"poly": _poly, "bs": _bs, "cr": _cr, "ns": _cr, "s": _s}
 # what s(x) takes in other software, and what to write here
 _OF_OTHER_SMOOTHS = {
     "by": "one curve for all rows: ns({0}, df=4):g has one for each category of g",
-    "bs": "its basis is a penalised B-spline: leave it out, or write cr({0}, df=5); (1 | g) is an"
-    " effect of groups",
+    "bs": "its basis is a penalised B-spline: leave it out, or write cr({0}, df=5); rw({0}) is a"
+    " random walk, (1 | g) an effect of groups",
     "fx": "without a penalty write ns({0}, df=4)",
     "m": "its penalty is on second differences: leave it out",
     "sp": "how smooth it is follows from the rows: give sd(s({0})) a prior",

@@ -13,7 +13,7 @@ from dpmcmc.formula.bases import Basis
 from dpmcmc.formula.coding import pieces
 from dpmcmc.formula.columns import Columns, Factor, Source, Variable, bounds_of, size_of
 from dpmcmc.formula.grouping import Grouping, grouping_of
-from dpmcmc.formula.parse import POINTER, parse, written
+from dpmcmc.formula.parse import POINTER, parse
 from dpmcmc.formula.smooths import Smooth, check_smooths, smooths_of
 from dpmcmc.formula.variables import (
     check_response,
@@ -339,8 +339,8 @@ def make_design(schema: Schema, formula: str) -> Design:
             POINTER, "groups need an intercept, which is their mean: leave out 0 or - 1"
         )
     if grouping is not None and design.smooths:
-        column = written(design.smooths[0].column)
-        message = f"s({column}) beside groups is not available: write ns({column}, df=4)"
+        smooth = design.smooths[0]
+        message = f"{smooth.term} beside groups is not available: write {smooth.without_penalty}"
         raise SpecError(POINTER, message)
     return replace(design, grouping=grouping)
 

@@ -1,6 +1,7 @@
 """The variables of a formula: its names and calls, resolved with the columns of a schema."""
 
 import ast
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -8,7 +9,7 @@ from typing import Literal
 
 from dpmcmc.base.errors import SpecError, near
 from dpmcmc.formula.arithmetic import LEFT, Call, Interval, expression, read_call
-from dpmcmc.formula.bases import BASES, basis, powers
+from dpmcmc.formula.bases import BASES, basis, powers, walk
 from dpmcmc.formula.columns import Variable
 from dpmcmc.formula.parse import POINTER, TRIALS, Term, Token, written
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, Column, NumberColumn, Schema
@@ -210,12 +211,37 @@ def _plain(column: Column, call: Call | None = None) -> Variable:
     return Variable(name, (name,), (name,), (), (column.lower,), (column.upper,))
 
 
+def _walk(schema: Schema, call: Call) -> Variable:
+    """Return the variable of rw(g). Raises SpecError where g has no order of few values."""
+    name = call.column(call.arguments[0]) if call.arguments else None
+    if name is None:
+        raise call.refuse("its first argument must be a column")
+    column = column_of(schema, name)
+    if isinstance(column, NumberColumn):
+        if not column.integer:
+            raise call.refuse(
+                f"{name!r} is no column of categories or whole numbers: write s({written(name)})"
+            )
+        values = range(math.ceil(column.lower), math.floor(column.upper) + 1)
+        steps, labels = walk(call, name, values), [str(value) for value in values]
+    else:
+        labels = list(column.categories)
+        steps = walk(call, name, range(len(labels)))
+    parts = tuple(f"{call.text}[{label}]" for label in labels[1:])
+    ends = steps.lower, steps.upper
+    return Variable(
+        call.text, (name,), parts, lower=ends[0], upper=ends[1], square=steps.square, source=steps
+    )
+
+
 def _computed(schema: Schema, call: Call) -> Variable:
     bounds = {}
     for column in schema.columns:
         if isinstance(column, NumberColumn):
             bounds[column.name] = Interval(column.lower, column.upper)
     text = call.text
+    if call.name == "rw":
+        return _walk(schema, call)
     if call.name in BASES:
         functions = basis(call, bounds)
         parts = tuple(f"{text}[{k}]" for k in range(1, len(functions.lower) + 1))

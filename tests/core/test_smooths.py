@@ -340,3 +340,93 @@ def test_other_families_have_curves_as_well(family):
         off = prediction.predictor.mean - curve(np.array(x)) - 0.25
         assert abs(off) < 4.5 * prediction.predictor.sd
         assert prediction.predictor.sd < 0.2
+
+
+WAVES = tuple(f"w{k}" for k in range(8))
+STEPS = np.array([0.5, 0.4, -0.1, -0.3, 0.2, 0.0, -0.4])
+WALK = Schema(
+    columns=(
+        CategoryColumn(name="wave", categories=WAVES),
+        NumberColumn(name="year", lower=2001, upper=2008, integer=True),
+        NumberColumn(name="x", lower=0, upper=1),
+        RESPONSES["linear"],
+    ),
+    rows=20_000,
+)
+
+
+def walk_rows(rows=20_000, seed=5):
+    rng = np.random.default_rng(seed)
+    at, x = rng.integers(0, 8, rows), rng.uniform(0, 1, rows)
+    levels = np.concatenate(([0.0], np.cumsum(STEPS)))
+    y = np.clip(0.6 * x + levels[at] + rng.normal(0, 1, rows), -8, 8)
+    return {"wave": np.array(WAVES)[at], "year": 2001.0 + at, "x": x, "y": y}
+
+
+@pytest.mark.parametrize(("term", "labels"), [("rw(wave)", WAVES), ("rw(year)", range(2001, 2009))])
+def test_a_walk_has_a_column_for_each_step_between_neighbours(term, labels):
+    design = make_design(WALK, f"y ~ {term} + x")
+    assert design.parameters == (
+        "Intercept",
+        *(f"{term}[{label}]" for label in list(labels)[1:]),
+        "x",
+    )
+    (walk,) = design.smooths
+    assert (walk.sd, walk.penalised, walk.sizes) == (f"sd({term})", tuple(range(1, 8)), (1.0,) * 7)
+    rows = walk_rows(40)
+    codes = {**rows, "wave": np.searchsorted(WAVES, rows["wave"]).astype(np.int32)}
+    built = design.build(Table(columns=codes, rows=40))[0][1:8]
+    at = (rows["year"] - 2001)[None]
+    assert np.array_equal(built, (at > np.arange(7)[:, None]) * 1.0)
+    assert design.max_norm == pytest.approx(math.sqrt(1 + 7 + 1))
+
+
+@pytest.mark.parametrize(
+    ("formula", "remedy"),
+    [
+        ("y ~ rw(x)", "write s(x)"),
+        ("y ~ rw(wave, 2)", "write rw(wave)"),
+        ("y ~ rw(wave) * x", "in products write C(wave)"),
+        ("y ~ rw(wave) + (1 | wave)", "leave one of the two out"),
+        (
+            "y ~ rw(year) + (1 | wave)",
+            "rw(year) beside groups is not available: write C(year), or ns(year, df=4)",
+        ),
+        ("y ~ rw()", "its first argument must be a column"),
+        ("y ~ rw(other)", "has no column 'other'"),
+        ("y ~ f(wave, model='rw1')", "write rw(wave) for a random walk"),
+        ("rw(wave) ~ x", "the response must be one column"),
+    ],
+)
+def test_what_a_walk_cannot_be_is_refused_with_what_to_write(formula, remedy):
+    with pytest.raises(SpecError) as refused:
+        make_design(WALK, formula)
+    assert remedy in refused.value.message
+
+
+def test_a_walk_beside_its_own_categories_is_refused():
+    with pytest.raises(SpecError, match="leave one of these terms out"):
+        plan("y ~ rw(wave) + wave", WALK, epsilon=1)
+
+
+@pytest.mark.parametrize("count", [2, 31])
+def test_a_walk_has_few_places_and_at_least_three(count):
+    column = CategoryColumn(name="g", categories=tuple(f"c{k}" for k in range(count)))
+    schema = Schema(columns=(column, RESPONSES["linear"]), rows=4000)
+    with pytest.raises(SpecError, match="a random walk 3 to 30"):
+        make_design(schema, "y ~ rw(g)")
+
+
+def test_steps_of_a_walk_are_shrunk_and_hold_the_truth():
+    fit = sample("y ~ rw(wave) + x", walk_rows(), WALK, epsilon=2.0, delta=1e-6)
+    assert fit.verdict.status == "reliable"
+    found = {row.name: row for row in fit.summary(mixing=False)}
+    steps = [found[f"rw(wave)[{wave}]"] for wave in WAVES[1:]]
+    off = [(row.mean - step) / row.sd for row, step in zip(steps, STEPS, strict=True)]
+    assert max(map(abs, off)) < 4.5
+    assert 0.05 < found["sd(rw(wave))"].mean < 1.0
+    held = fit.release.posterior({"sd(rw(wave))": "normal(0, 0.02)"}).summary()
+    assert abs(held["rw(wave)[w1]"].mean) < abs(found["rw(wave)[w1]"].mean)
+    between = fit.release.posterior().compare({"wave": "w2", "x": 0.5}, {"wave": "w0", "x": 0.5})
+    assert between.expected.mean == pytest.approx(0.9, abs=0.3)
+    assert "goes with wave in steps from each value to the next." in fit.explain()

@@ -184,7 +184,7 @@ def check(
     if design.grouping is not None and algorithm not in (None, "auto", ALGORITHM):
         raise SpecError("/sampler/algorithm", f"(1 | {design.grouping.label}) is for {ALGORITHM}")
     if design.smooths and algorithm not in (None, "auto", ALGORITHM):
-        raise SpecError("/sampler/algorithm", f"s({design.smooths[0].column}) is for {ALGORITHM}")
+        raise SpecError("/sampler/algorithm", f"{design.smooths[0].term} is for {ALGORITHM}")
     if not is_given(design, model):
         return
     if family is None or family.link in SEVERAL:
