@@ -108,7 +108,7 @@ def fill(facts: PublicFacts, spec: JobSpec) -> Filled:
 def of_few_rows(schema: Schema, algorithm: str) -> str:
     """Return why an algorithm's draws are not trustworthy for so few rows, or "".
 
-    Empty where they do not. A chain stays where it began, and the posterior is far from normal.
+    Of few rows a chain stays where it began, and the posterior is far from normal.
     """
     release = RELEASES.get(algorithm)
     if schema.units >= FEWEST_ROWS or (release is not None and release.few_rows):
@@ -263,9 +263,9 @@ def _chain_counts(spec: JobSpec) -> tuple[int, ...]:
 def _batched(assumptions: Assumptions, spec: JobSpec, chains: int) -> Any:
     """Return options with the batch size of nearly the most effective draws.
 
-    While batches hide rows, the smallest of those, which reads fewest. With so much budget that
-    nothing needs to be hidden the largest, for the guess knows least of wide bounds, and all rows
-    together need the least noise.
+    While batches hide rows it is the smallest of those, which reads fewest. With so much budget
+    that nothing needs to be hidden it is the largest: all rows together need the least noise, and
+    the guess is poorest where bounds are wide.
     """
     options: Any = replace(spec.sampler, num_chains=chains)
     mu, rows = assumptions.mu, assumptions.rows
@@ -298,7 +298,8 @@ def _guessed_multiplier(part: float, count: int, mu: float) -> float:
 def _begun(assumptions: Assumptions, spec: JobSpec, chains: int) -> tuple[JobSpec, float]:
     """Return the job with the start that gives the most expected effective draws.
 
-    Of such that promise to find the posterior; where none does, of the one that costs most.
+    Only starts count that promise to find the posterior; where none does it is the one that costs
+    most.
     """
     options: Any = _batched(assumptions, spec, chains)
     spec, mu, known = replace(spec, sampler=options), assumptions.mu, assumptions.beginning
@@ -400,8 +401,8 @@ def smallest_epsilon(
 ) -> float | None:
     """Return about the smallest epsilon above `above` where enough(job) holds, within 2 %.
 
-    Of three digits, so that what is told and typed again is enough. None where none up to
-    HIGHEST_EPSILON does. enough must be monotone. An epsilon that does not pay for what the job
+    It is rounded up to three digits, so that what is printed is enough. None where no epsilon up to
+    HIGHEST_EPSILON is. enough must be monotone. An epsilon that does not pay for what the job
     fixes, such as the noise of its gradients or of its start, is too small.
     """
     low = high = above

@@ -43,8 +43,9 @@ SHARED_OPTIONS = ("num_steps", "num_chains", "num_warmup")  # what any algorithm
 def choose(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
     """Return the job with the most suitable algorithm, filled in, and the reasons.
 
-    Other releases are set beside it: one is chosen in its place where its draws are expected to be
-    clearly narrower and of use, which none is on what was measured (experiments/README.md).
+    Releases outside the planner's choice are compared with it. One takes its place where its draws
+    are expected to be clearly narrower and of use; on what was measured none does
+    (experiments/README.md).
     """
     chosen, reasons = _chosen(facts, spec)
     if _name(chosen) not in RELEASES or RELEASES[_name(chosen)].exact:
@@ -84,9 +85,9 @@ def _chosen(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]
     """Return the best of the automatic releases and the chains, and the reasons.
 
     An exact release comes first: its draws are independent, and only a little wider than the
-    posterior. Else the release, which chains start from and pay for; but a chain where the
-    release's mean is clearly off and the chain's nearer, for all that it costs beyond its start,
-    and so many effective draws are expected of it that it has mixed. Measured by
+    posterior. Else it is the release that chains start from; but a chain, where the mean of the
+    release is clearly off and that of the chain nearer, for all that it costs beyond its start, and
+    where so many effective draws are expected of it that it has mixed. Measured by
     experiments/chain_or_release.py.
     """
     if spec.privacy.epsilon is None:

@@ -418,8 +418,8 @@ class StoredRelease:
     def _effect(self, k: int, pointer: str) -> float:
         """Return the residual sd over that of a coefficient's column, in positions.
 
-        Of log odds the former is that of a logistic distribution, of logs of means 1. Raises
-        SpecError where the release has no moments of columns.
+        The residual sd of log odds is that of a logistic distribution, and that of logs of means is
+        1. Raises SpecError where the release has no moments of columns.
         """
         stored, family = self._stored, self._family
         if not isinstance(stored, Quadratic) or family is None:

@@ -120,9 +120,8 @@ class Counts:
     def _clipped(self, change: Floats) -> tuple[Floats, Floats]:
         """Return mean and variance of a count minus `expected`, clipped to [-room, room].
 
-        Of Poisson counts: where few are expected, a clip that is narrower than 1 tells them from 0
-        alone, and those of a normal law with this mean would be told of a rate that they do not
-        have.
+        Of Poisson counts, unless they are large: where few are expected a clip that is narrower
+        than 1 tells them from 0 alone, which no normal law with this mean describes.
         """
         rate = self.expected * np.exp(np.clip(change, -LARGEST_LOG_RATE, LARGEST_LOG_RATE))
         low, high = max(self.expected - self.room, 0.0), self.expected + self.room
@@ -343,7 +342,7 @@ def residuals(release: Release, rows: Floats, spreads: Floats) -> list[Residuals
 
 
 def earlier(release: Release, which: NDArray[np.bool_], spread: Floats) -> tuple[Floats, Floats]:
-    """Return coefficients before the last two iterates, and the variance of these.
+    """Return coefficients by the looks before the last two iterates, and their variances.
 
     spread: (p, p), see Release, of the first of the two.
     """
@@ -361,8 +360,8 @@ def matched(
 ) -> tuple[Floats, Floats]:
     """Return (whole, pulled): normal likelihoods that match the categories' moments.
 
-    whole: (k, p, p), pulled: (k, p): precisions, and precisions times means, by u. noise:
-    (k, p, p), noise @ noise.T is what of the covariance of `pulled` is noise. power: of the
+    whole: (k, p, p), precisions by u; pulled: (k, p), precisions times means. noise: (k, p, p),
+    noise @ noise.T is the part of the covariance of `pulled` that is noise. power: of the
     likelihood.
     """
     whole, pulled = whole + categories.ridge, pulled.copy()
@@ -425,8 +424,8 @@ def _moments(
 ) -> tuple[Floats, Floats]:
     """Return posterior means and variances (k,) of the change b of a coefficient.
 
-    The change of the score over its slope was seen as step with this variance. A part of it is
-    noise, the rest is that of the rows.
+    step, variance: (k,), the released change of the score over its slope, and its variance, of
+    which a part is noise and the rest is that of rows.
     """
     at = response.grid(step, np.sqrt(variance), prior)
     score, relative = response.score_moments(at)

@@ -72,9 +72,10 @@ RowSizes = tuple[Floats, Floats, Floats, Floats | None]  # see layers
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Noisy histogram of row sizes in layers, of a mean row. ends: (k + 1,) layer bounds.
+    """Noisy histogram of row sizes in layers, of a mean row.
 
-    part: (k,) as it is taken to be where noise hides it. unsure: (k,) sds of it.
+    ends: (k + 1,) layer bounds. part: (k,) of each layer that is filled, assumed where noise hides
+    it. unsure: (k,) sds of part.
     """
 
     ends: Floats
@@ -91,7 +92,8 @@ class Layers:
     def doubt(self, clips: Floats) -> Floats:
         """Return sds (m,) of the noise of `beyond`.
 
-        Layers that noise hides are taken to be what the same law has them, and are wrong together.
+        Errors of visible layers are independent. Hidden layers follow one law, so that their errors
+        add up.
         """
         sizes = self.unsure * np.diff(self.ends)
         hidden = self.part < CLEAR_SDS * self.unsure
@@ -120,8 +122,9 @@ def filled(values: Floats, ends: Floats) -> Floats:
 class RowLayers:
     """Layers of rows' scores and curvatures, and of squared residuals if any.
 
-    slow: of scores, where what noise hides goes on as slowly as what is seen. reach: how far a mean
-    row's score is; None where none can be longer than where layers begin, or that is not known.
+    slow: of scores, where hidden layers are assumed to fall as slowly as visible ones. reach: of
+    scores without such an assumption; None where none can be longer than where layers begin, or
+    that is not known.
     """
 
     scores: Layers
@@ -134,7 +137,8 @@ class RowLayers:
     def left(self, clips: Floats) -> tuple[Floats, Floats]:
         """Return means and sds (m,) of the score length that clips (m,) cut off.
 
-        No less than layers say without any law of what noise hides, less so much of that noise.
+        The means are no less than those without any assumption on hidden layers, less some sds of
+        noise.
         """
         beyond, doubt = self.scores.beyond(clips), self.scores.doubt(clips)
         if self.reach is None:
@@ -226,10 +230,11 @@ def _cleared(
 ) -> Layers:
     """Return the layers estimated from noisy ones: means and sds.
 
-    A layer holds anything from nothing to what that below it does. Where noise hides it, no more
-    than so much less as lengths are larger: than the one before is taken to do, with an sd, or,
-    where the longest tail is asked for, may do. A clip of scores only costs width, but a scale is
-    released for its own sake: there the sd is such that intervals hold none of it, and all.
+    A layer holds between nothing and what the layer below it holds; where noise hides it, at most
+    what a power of the length leaves of that, powers being the usual one and the least. longest:
+    whether the tail is to be estimated for its own sake, as that of a scale is: the sd of a hidden
+    layer is then so large that intervals include both nothing and all that it may hold. Of scores
+    too wide a clip costs only width.
     """
     part, sds = _falling(part, sds)
     power, least = powers
@@ -259,7 +264,7 @@ def _cleared(
 def _falling(part: Floats, sds: Floats) -> tuple[Floats, Floats]:
     """Return noisy layers (k,) made nonincreasing outwards, and their sds (k,).
 
-    By isotonic regression: layers that noise puts in the wrong order are told together.
+    By isotonic regression: layers that noise puts in the wrong order are averaged.
     """
     blocks: list[tuple[float, float, int]] = []  # mean, precision, number of layers
     for mean, sd in zip(part.tolist(), sds.tolist(), strict=True):
@@ -366,8 +371,8 @@ def _best(
     """Return the index of the best clip. variance, unseen: (m,), in posterior variances.
 
     of_row: variance of a row's score in these, more than 1 where responses vary more than the model
-    says. That with the least variance; a wider one where what may be unseen would make the result
-    unreliable, and the wider one would not.
+    says. The best clip is that with the least variance, or a wider one where what the former may
+    hide would make the result unreliable, and what the latter may hide would not.
     """
     least = int(np.argmin(variance))
     harmless = unseen <= (NEARLY * reaches.HARMLESS) ** 2 * (of_row + variance)

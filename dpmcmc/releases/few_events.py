@@ -347,9 +347,9 @@ def _ordered_changes(
 ) -> list[tuple[float, Group, int, bool]]:
     """Return the same for ordered categories, whose slopes all cut points share.
 
-    Of a group by the information about a common shift of its predictors, which vanishes where all
-    of its rows are in the first or the last category; of all rows also of every category, by the
-    log odds of it, of which the gap between its cuts is one.
+    A group is judged by the information about a common shift of its predictors, which vanishes
+    where all of its rows are in the first or the last category. All rows together are judged for
+    each category as well, by its log odds, which the gap between its cuts determines.
     """
     d, step = len(expansion.second), posterior.mean - expansion.place
     k = len(expansion.place) - d + 1
@@ -402,7 +402,7 @@ def _ordered_changes(
 def _spread(covariance: Floats, group: Group, place: Floats) -> float:
     """Return about the sd of the predictor over a group's rows.
 
-    That over all rows, less what a row's weight says of it.
+    It is that over all rows, less the part which the weights of rows explain.
     """
     shared = covariance @ group.weight
     square = float(place @ covariance @ place)

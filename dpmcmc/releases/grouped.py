@@ -267,7 +267,7 @@ def _cut(sums: ArrowSums) -> Floats:
 def _chosen(sums: ArrowSums, z: float, d: int) -> tuple[float, float]:
     """Return the clip of the last step, and what it cuts off, in mean lengths.
 
-    The least sum of the squares of noise and of what may be lost. z: of its scores.
+    It has the least sum of the squares of noise and of what may be lost. z: of its scores.
     """
     cut_off = _cut(sums)
     bias = ONE_SIDED * sums.rows * cut_off / math.sqrt(d + 1.0)
@@ -328,8 +328,7 @@ def _stored(
 
 
 def _settled(rows: GroupedRows, released: Arrow) -> Arrow:
-    """Return the release as if means of the response had been averaged over predictors as far from
-    where they were evaluated as this release tells that they are.
+    """Return the release with means averaged over what it tells of predictors itself.
 
     Those that an evaluation uses are told by the step before, through more noise.
     """

@@ -133,11 +133,11 @@ class Arrow(Record):
         return np.concatenate((np.ones(1), np.asarray(means, np.float64)))
 
     def moves_for(self, variances: Floats, rows: Floats) -> tuple[Floats, Floats]:
-        """Return moves of coefficients (d,) and of effects (k g,) at which means of the response
-        are what they were, averaged over predictors with other variances (g,).
+        """Return moves of coefficients (d,) and effects (k g,), given other variances (g,).
 
-        rows: (g,), curvatures. With a log link half the variance more stands for a predictor so
-        much larger; with a logit link a predictor counts (1 + .346 v)^-.5 times.
+        After them means of the response, averaged over predictors with these variances, are what
+        they were. rows: (g,), curvatures. With a log link half the variance more stands for a
+        predictor so much larger; with a logit link a predictor counts (1 + .346 v)^-.5 times.
         """
         coefficients, effects = np.zeros(len(self.place)), np.zeros((self.each, len(variances)))
         if self.link == "log":
@@ -156,8 +156,10 @@ class Arrow(Record):
         return np.asarray(np.sqrt(sizes[1] / sizes[0]))
 
     def averaged_over(self, variances: Floats, rows: Floats) -> "Arrow":
-        """Return the release as if means had been averaged over predictors with other variances
-        (g,). rows: (g,), curvatures."""
+        """Return the release as if means had been averaged over predictors of other variances (g,).
+
+        rows: (g,), curvatures.
+        """
         coefficients, effects = self.moves_for(variances, rows)
         moved = replace(
             self,
@@ -215,7 +217,7 @@ class Arrow(Record):
         return replace(self, prior_sd=scale, df=df)
 
     def seen_cells(self, i: int = 0, j: int = 0) -> tuple[Floats, float]:
-        """Return a number of the curvature of each group (g,) from all that tell it, and its noise.
+        """Return an entry (g,) of groups' curvatures, pooled over what was released, and its sd.
 
         i, j: of effects, i <= j. The first k covariates have curvatures of groups as their border.
         """
@@ -231,8 +233,10 @@ class Arrow(Record):
         return known / known.sum() @ np.array(numbers), float(known.sum() ** -0.5)
 
     def curvatures(self, count: int, random: RandomSource | None) -> "list[Curve]":
-        """Return curvatures that the released numbers may come from; about their mean, where random
-        is None."""
+        """Return curvatures that the released numbers may come from.
+
+        Where random is None they are about the mean of these.
+        """
         d, k, g = len(self.place), self.each, self.size[1]
         cells = self._cells(count, random)
         borders = np.empty((count, d, k, g))
@@ -626,6 +630,7 @@ class Part:
         return np.where(np.isfinite(logs), logs, NO_LIKELIHOOD)
 
     def _logs(self, laws: Floats) -> Floats:
+        """Return (n,) log likelihoods of laws (n, h), up to a constant; some may be no number."""
         rows, core = self._directions()
         (r, _), (k, _, g) = rows.shape, self.own.shape
         held = self._held(laws)
@@ -690,10 +695,10 @@ class Part:
         return Curve(back - border @ through.T, border, normals.covariances)
 
     def under(self, normals: Effects, covariance: Curve | None = None) -> "Part":
-        """Return the posterior given a law of effects: predictors have other variances under it
-        than those that means of the response were averaged over.
+        """Return the posterior given a law of effects, by the variances of predictors under it.
 
-        normals: of effects given that law. covariance: of moves under it, where it is at hand.
+        These differ from those that means of the response were averaged over. normals: of effects
+        given that law. covariance: of moves under it, where it is at hand.
         """
         if not len(self.arrow.averaged):
             return self
@@ -708,11 +713,10 @@ class Part:
         return replace(self, pulled=pulled, turned=self.turned + turned)
 
     def _variances(self, normals: Effects, covariance: Curve) -> Floats:
-        """Return (g,) mean squares of usual rows' predictors about those that means of the response
-        were averaged around.
+        """Return (g,) mean squares of usual rows' predictors about `around`.
 
-        With a log link a step of x stands for log(1 + x), which a variance of 2 x - 2 log(1 + x)
-        makes of it: about its square where it is short.
+        With a log link a step x of a predictor stands for one of log(1 + x); a variance of 2 x - 2
+        log(1 + x), about x^2 where x is small, makes up for it.
         """
         arrow, move = self.arrow, self._mean(normals)
         d, g = arrow.size

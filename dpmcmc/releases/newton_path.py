@@ -131,8 +131,8 @@ def mean_slopes(curve: Floats, root: Floats, white: Floats, sd: float) -> Floats
     """Return (k, k), the mean slope of a row, with eigenvalues raised to the noise level.
 
     curve: (p, p), over n, in the coordinates of root (p, p), with noise of this sd. white: (d, d),
-    covariates are round by it: means of x x^T count as 1, so that blocks of the curvature count as
-    what they are multiplied by.
+    in whose coordinates the mean of x x^T is taken to be the identity: a block of the curvature is
+    then a slope times the identity.
     """
     d, back = len(white), np.linalg.inv(root)
     blocks = (back.T @ curve @ back).reshape(len(root) // d, d, -1, d)
@@ -198,9 +198,9 @@ class Cuts:
 
         z, pooled: noise multipliers, of it and of all of its kind together. square: part of the
         iterate that the scale has. rough: scale of the residuals over that of the model, at least
-        1: cut as close as those of the model they would be cut nearly all, and the cut ones are not
-        the mean's any more. faithful: whether the scale is released for its own sake,
-        and not only to find places: its cut then hides few of the tails that residuals may have.
+        1: a clip made for those of the model would clip nearly all of them, and move their mean.
+        faithful: whether the scale is released for its own sake, and not only to find places: its
+        clip then hides few of the tails that residuals may have.
         """
         p, square = self._size, square if self._scaled else 0.0
         blur = math.sqrt(2.0 / LEAST_CURVE) * MIN_WEIGHT_CUT * p * z / rows * math.sqrt(2.0 * p)
@@ -246,8 +246,8 @@ LATER_SHARES, LATER_ASKED_SHARES = (0.40, 0.60), (0.16, 0.28, 0.56)
 def shares(num_far: int, paid: bool = False, *, asked: bool = False) -> tuple[float, ...]:
     """Return each iterate's part of mu^2, far iterates first.
 
-    paid: for the whitening, before. asked: whether the model's own answer is: there are then
-    layers of rows before the near ones.
+    paid: whether the whitening was paid for before. asked: whether the model's own answer is asked
+    for, which has layers of rows before the near iterates.
     """
     near: tuple[float, ...] = NEAR_SHARES
     if asked:
@@ -264,7 +264,7 @@ def event(
     """Return the event of `in_rounds`. Proof: docs/proofs/noisy_quadratic.md.
 
     paid: whether the coordinates come from a whitening that was charged elsewhere. rounds: of a
-    path that may go on, see `round_multipliers`; with one, what `find_mode` does.
+    path that may go on, see `round_multipliers`; one round is `find_mode`.
     """
     z, *more = round_multipliers(z, rounds)
     parts = shares(num_far, paid, asked=asked)
@@ -367,9 +367,10 @@ class Problem:
 def rare_moments(problem: Problem, white: Whitening) -> Floats:
     """Return least moments (p,) of rare declared categories, which limit stretching; else 0.
 
-    Their rows have an indicator of 1 however few they are. Stretched to where they are round, few
-    rows are long, cut and weighted down, and noise would stretch what it hides ever further. Common
-    categories are left: what little they may vary by beside other columns, many rows tell.
+    Such a category has few rows, with an indicator of 1. Where its column is stretched until it is
+    round these rows are long, so that they are clipped and weighted down, and noise would stretch
+    the column ever further. Common categories need no limit: many rows tell how little they vary
+    beside other columns.
     """
     if problem.indicators is None or not problem.family.has_scale:
         return np.zeros(problem.size)
@@ -423,11 +424,10 @@ class Found:
 
 
 def find_mode(problem: Problem, num_far: int, random: RandomSource) -> Found:
-    """Return the whitening and the two near iterates.
+    """Return the whitening and the two near iterates. Never raises on the rows.
 
-    Privacy: `event`, or how it begins where the path stops: its released numbers alone decide that,
-    so that the events that are drawn are adaptively composed (docs/proofs/filter.md, section 6).
-    Never raises on the rows.
+    Privacy: `event`, or its first events where the path stops early. Released numbers alone decide
+    that, so that the events are composed adaptively (docs/proofs/filter.md, section 6).
     """
     path, white, near = _begun(problem, num_far, problem.noise_multiplier, random)
     if path.unseen():
@@ -442,8 +442,8 @@ def in_rounds(
     """Yield, after each round, the whitening and all near iterates so far.
 
     The first round finds the mode, the others look there again, in the same coordinates. Privacy:
-    `event` of so many rounds, or how it begins where whoever takes the rounds stops. Never raises
-    on the rows.
+    `event` of so many rounds, or its first events where the caller stops earlier. Never raises on
+    the rows.
     """
     first, *more = round_multipliers(problem.noise_multiplier, rounds)
     path, white, looks = _begun(problem, num_far, first, random)
@@ -751,8 +751,8 @@ class _Path:
     def _found_hazard(self, iterate: Iterate) -> bool:
         """Move the intercept to the mean log hazard of times, if far. Return whether moved.
 
-        Where hazards are far too large a tangent lowers them e times at most. With an intercept the
-        slope is the sum of hazards, and the score that less the events.
+        Where hazards are far too large a Newton step divides them by e at most. Along an intercept
+        the slope is the sum of hazards, and the score that sum less the number of events.
         """
         family, problem = self._family, self._problem
         if not (is_measured(family) and is_skewed(family) and problem.intercept):
@@ -904,7 +904,7 @@ class _Path:
     def unseen(self) -> bool:
         """Return whether the last far iterate's likelihood is below its noise, ending the path.
 
-        By the curvature in its directions, half of which are within its noise.
+        By the median of the curvature's eigenvalues.
         """
         sums = self.last.sums
         edge = largest_noise(len(sums.score), sums.sds[1])
@@ -914,8 +914,9 @@ class _Path:
     def _hopeless(self, iterates: list[Iterate], left: float) -> bool:
         """Return whether the path ends after its first near iterate; `stopped` says why.
 
-        left: noise of both iterates together, over that of the first one. Bias counts in sds that
-        noise is a part of: it is more where there is less noise, and is asked of both.
+        left: noise of both iterates together, over that of the first one. Bias is measured in sds
+        that include the noise, so that less noise may reveal it: the verdict is asked at this noise
+        and at less.
         """
         ask = self._problem.hopeless
         if ask is not None and len(iterates) == 1:
@@ -962,7 +963,7 @@ class _Path:
     def _farthest(self, z: float, longest: float) -> float:
         """Return the score length, in mean lengths, from which scores count as equal; 0 if unknown.
 
-        As long as any score can be, where the noise of this z lets that be excluded.
+        The longest possible one, where the noise of this z is small enough to exclude such scores.
         """
         problem = self._problem
         if reach.part_of(longest, problem.rows, z) < reach.MOST_PART:
@@ -1065,8 +1066,8 @@ class _Path:
     def _spread(self, *, mean: bool) -> Floats | None:
         """Return a root (p, p) of the covariance over which scores are averaged, or None.
 
-        Where the few rows of a category may be cut: that of the place, as far as iterates estimate
-        it. There the score is not linear, and a Newton step is too short.
+        It is that of the place, as far as iterates estimate it, where the few rows of a category
+        may be clipped: there the score is not linear, and a Newton step is too short.
         """
         if not self._bends:
             return self._posterior_root() if mean else None
@@ -1111,8 +1112,8 @@ class _Path:
     def _step(self, iterate: Iterate) -> tuple[Floats, Floats]:
         """Return step (p,) and curvature over n (p, p), in the iterate's coordinates.
 
-        The mean given this iterate, those before it as far as they agree, and the prior. None goes
-        further than the family's longest step.
+        The step is to the mean given this iterate, earlier ones as far as they agree with it, and
+        the prior, but no longer than the family allows.
         """
         problem = self._problem
         move, known, steep, curve = newton_step(iterate, iterate.sums.rows)
@@ -1157,8 +1158,9 @@ class Look:
     def own(self, rows: HeldRows) -> Block:
         """Return the model's own statistics of rows, unclipped and unweighted.
 
-        noise: of the score itself, whatever the model says. A row that counts as several equal ones
-        is as many independent rows; a unit of privacy is one, however its rows depend.
+        Their noise is the variance of the score itself, whatever the model says. A row that stands
+        for several equal ones counts as so many independent rows, a unit of privacy as one, however
+        its rows depend on each other.
         """
         x, jacobians, terms = self._terms(rows)
         roots, minus = _products(jacobians, terms.root), _products(jacobians, terms.minus)
@@ -1187,7 +1189,7 @@ class Look:
     def _terms(self, rows: HeldRows) -> tuple[Floats, Floats, Terms]:
         """Return covariates (d, m), Jacobians of each predictor, and the rows' statistics.
 
-        Behind the covariates is that of a log scale, if it has a predictor: 1 of rows that count.
+        Where a log scale has a predictor, its covariate follows the others: 1 for rows that count.
         """
         x = rows.x
         if self.family.log_scale:
@@ -1230,7 +1232,8 @@ def _row_sizes(p: int, loops: Loops, block: Block) -> RowSizes:
 def _scale_kept(most: float, block: Block) -> Block:
     """Return a block whose scores, except their last entry, are clipped to length `most`.
 
-    That is of the log of a scale: its scores all point the same way where they are long.
+    The last entry is the score of the log of a scale, which points the same way wherever it is
+    long.
     """
     vectors = array_of(block.vectors)
     first, last = vectors[:-1], vectors[-1:]
@@ -1243,7 +1246,7 @@ def _scale_kept(most: float, block: Block) -> Block:
 def _scale_apart(iterate: Iterate) -> Iterate:
     """Return an iterate without correlation of coefficients and the log scale behind them.
 
-    They do not, where residuals are symmetric: coordinates are to follow no noise there.
+    There is none where residuals are symmetric, and coordinates are not to follow its noise.
     """
     sums = iterate.sums
     curve, noise = _corner_alone(sums.curvature), _corner_alone(sums.noise)

@@ -116,13 +116,13 @@ def pooled(
 ) -> Quadratic:
     """Return the quadratic of iterates in the same coordinates, pooled by inverse noise variance.
 
-    Of more than two, what is kept of all but the last is one look, as they say it together.
-    additive: whether a scale is an sd in units of the predictor; what it was taken to be then
-    divides all of an iterate, so that both are brought to the last one's. log_scale: whether the
-    last coefficient is that of a scale; skewed: and hangs together with the others. apart: and is
-    no unit of predictors. most: largest curvature of all rows in any direction, or (p,) of each
-    coefficient, for a scale of 1. prior: of the job, where it decides where the posterior lies, and
-    so how far from the places; None where rows alone are taken to.
+    Of more than two iterates all but the last are stored as one look, pooled. additive: whether the
+    scale is an sd in units of the predictor: what an iterate assumed it to be then divides all of
+    that iterate, so that all are brought to the pooled scale. log_scale: whether the last
+    coefficient is the log of a scale; skewed: whether it hangs together with the others; apart:
+    whether it is no unit of predictors. most: largest curvature of all rows in any direction, or
+    (p,) of each coefficient, for a scale of 1. prior: of the job, where it has a part in where the
+    posterior lies, and so in how far that is from the places; None where rows alone decide.
     """
     scale = _scale(iterates, fixed=fixed)
     units = np.array([(iterate.scale / scale) ** 2 if additive else 1.0 for iterate in iterates])
@@ -301,7 +301,7 @@ def _away(
 def _units(last: Iterate, white: Whitening, *, ordered: bool) -> Floats:
     """Return (p, p) moves of coefficients that change predictors by about 1.
 
-    Of ordered categories no more than the log of the gap of the rarest one.
+    Of ordered categories they change the log of the gap of the rarest one by no more than that.
     """
     if not ordered:
         moves = np.kron(np.eye(len(last.root) // len(white.root)), white.root)
@@ -313,7 +313,7 @@ def _units(last: Iterate, white: Whitening, *, ordered: bool) -> Floats:
 def _bent(curve: Floats, away: Floats, root: Floats, moves: Floats) -> Floats:
     """Return (k,) the relative error of linearising the score over distances (k, p).
 
-    By half of the change of the log of rows' slopes, which is about that of their predictors.
+    It is half of the change of the log of rows' slopes, which is about that of their predictors.
     moves: (p, p), that change these by about 1.
     """
     sizes = np.linalg.solve(root, moves)
@@ -339,7 +339,7 @@ def _far_apart(iterate: Iterate, last: Iterate, rows: int, size: int, first: int
 def _spreads(iterates: Sequence[Iterate]) -> Floats | None:
     """Return (2, p, p) covariances over which slopes are averaged, where scores depend on them.
 
-    Of the first look and the last.
+    They are those of the first look and of the last.
     """
     first, last = (iterates[k].spread for k in (0, -1))
     return None if first is None or last is None else np.stack((first, last))
@@ -359,8 +359,8 @@ def _scale(iterates: Sequence[Iterate], *, fixed: bool) -> float:
 def _dispersion(iterates: Sequence[Iterate], *, asked: bool) -> float:
     """Return the dispersion: residual sd over that of the model's counts.
 
-    Of the model's own answer by the variance of scores; where that does not stand out of its noise,
-    by the cut squares of the way there.
+    Of the model's own answer it follows from the variance of scores. Where noise hides that it is
+    the one by clipped squares on the way to the mode.
     """
     first, last = iterates[0], iterates[-1]
     if not asked:
@@ -552,8 +552,8 @@ def _groups(design: Design, spec: JobSpec, unit: float) -> grouped.Groups | None
 def _largest_slope(family: Family, classes: int, most: float) -> float | tuple[float, float] | None:
     """Return the largest information of one row about its predictors. most: largest response.
 
-    And about the log of its scale, where that is apart, or about the log odds of a zero. Fitted
-    counts add up to no more than the counts do. None of ordered categories, of which cuts
+    A second number is about the log of its scale, where that is apart, or about the log odds of a
+    zero. Fitted counts add up to no more than the counts do. None of ordered categories, whose cuts
     may be as close together as they like.
     """
     heaviest = most_of(family)
@@ -674,8 +674,8 @@ def _joint_steps(
 def _rounds(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> int | None:
     """Return the number of rounds, or None. Raises SpecError where it is out of range.
 
-    Where it is left to the planner as many as leave the first one a budget of which a reliable
-    result may be expected, by public facts.
+    Where it is left to the planner it is the largest number whose first round has a budget with
+    which a reliable result may be expected, by public facts.
     """
     rounds = options.rounds
     if rounds is None or 1 <= rounds <= MOST_ROUNDS:
@@ -808,8 +808,8 @@ def released(
 ) -> Quadratic:
     """Return the stored release. Privacy: event(options). Never raises on rows.
 
-    white: coordinates of the same columns that were paid for before; what it costs then is
-    newton_budget.event(z, num_far, paid=True), all of it spent on the iterates.
+    white: coordinates of the same columns that were paid for before: all of the event is then spent
+    on the iterates.
     """
     problem = _problem(rows, max_row_norm, options, z, white)
 
@@ -835,11 +835,9 @@ def in_rounds(
 ) -> Iterator[Quadratic]:
     """Yield the stored release after each round, pooled over all rounds so far.
 
-    Where that is unreliable and the last round by itself is not, as where earlier ones had to clip
-    more or looked from far away, it is that of the last one.
-
-    Privacy: event(options), or how it begins where whoever takes the rounds stops, by what it was
-    given alone. Never raises on rows.
+    Where the pooled one is unreliable and that of the last round alone is reliable, as after rounds
+    that had to clip more or looked from far away, it is the latter. Privacy: event(options), or its
+    first events where the caller stops earlier, by what was yielded alone. Never raises on rows.
     """
     problem, spent = _problem(rows, max_row_norm, options, z, rows.white), 0.0
     multipliers = newton_path.round_multipliers(z, options.rounds or 1)
@@ -856,8 +854,9 @@ def in_rounds(
 def no_hope(release: Quadratic, noise_multiplier: float, prior: Normals | None) -> str:
     """Return why later rounds cannot make an unreliable release reliable; else "".
 
-    Empty where one may come. As on a Newton path: where rows would not stand out of less noise than
-    that, and not of as much. noise_multiplier: of all rounds together. prior: as in `verdict`.
+    There is no hope where noise hides the rows at the noise of all rounds together, and at less
+    than that, as on a Newton path. noise_multiplier: of all rounds together. prior: as in
+    `verdict`.
     """
     noise = noise_multiplier / release.noise_multiplier
     few, usual = (
@@ -965,9 +964,10 @@ def _largest(rows: Rows, problem: newton_path.Problem) -> Floats | float | None:
 def counted_part(release: Quadratic, prior: Normals | None) -> float:
     """Return the power of the likelihood that counts: below 1 for few rows.
 
-    Of so few a posterior is wider than a normal one, and noise passes for curvature, or for a small
-    scale, that they do not have. Where the result is unreliable the prior alone is left. prior: as
-    in verdict. Proof that it is post-processing: docs/proofs/noisy_quadratic.md, section 4.
+    The posterior of so few is wider than a normal one, and noise may pass for a curvature, or for a
+    small scale, that they do not have. Where the result is unreliable the prior alone is left.
+    prior: as in verdict. Proof that it is post-processing: docs/proofs/noisy_quadratic.md, section
+    4.
     """
     p, rows = len(release.place), max(release.rows, 1)
     if rows >= FEW_ROWS:
@@ -985,8 +985,8 @@ def counted_part(release: Quadratic, prior: Normals | None) -> float:
 def _on_the_way(rows: Rows, p: int) -> tuple[Floats, Floats]:
     """Return mean and precision (p,) of the priors used on the path.
 
-    Where the likelihood is not quadratic the job's own count: what is released of it holds nearby,
-    and a prior may keep the posterior far from where the likelihood is highest.
+    The job's own priors count where the likelihood is not quadratic: what is released of it then
+    holds nearby alone, and a prior may keep the posterior far from where the likelihood is highest.
     """
     start, prior = rows.start[:p], rows.prior[:p]
     if rows.family.quadratic:
@@ -1005,7 +1005,8 @@ def publish(
 ) -> Mixture | GroupedMixture:
     """Return the posterior given the release. Privacy: event(options). Never raises on rows.
 
-    Raises ValueError where coordinates are used that the job is not charged without, or not used.
+    Raises ValueError where rows do not suit what the job is charged for: a whitening, rounds,
+    groups.
     """
     if (options.rounds or 1) > 1:
         raise ValueError("a job of several rounds is released round by round")

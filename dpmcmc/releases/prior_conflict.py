@@ -33,9 +33,10 @@ MAX_PULL = 0.5  # posterior sds by which a prior that is so far off may move a m
 def pulls(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats, Floats]:
     """Return the pull (p,) of priors that are narrow by their bounds, and sds (p,) without it.
 
-    By how many posterior sds it moves each coefficient: 0 without conflict, and where a prior that
-    is as wide as the rows are narrow would be in conflict as well, for there it is not the bounds,
-    but rows that hardly any effect explains.
+    The pull is by how many posterior sds a prior moves each coefficient. It is 0 without conflict,
+    and also where a prior that allows for columns that fill little of their bounds would be in
+    conflict as well: the cause then is not the bounds, but rows that hardly any effect explains.
+
     mean, precision: of independent normal priors (d,). Coefficients of categories are left out:
     their size does not hang on bounds, and few rows say no quadratic of them.
     """

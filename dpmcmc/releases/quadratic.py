@@ -93,7 +93,7 @@ def compared(looks: Looks) -> tuple[Floats, Floats, float]:
 def unmoved(looks: Looks, vectors: Floats) -> NDArray[np.bool_]:
     """Return (p,) in which eigenvectors the last score still exceeds its noise.
 
-    Asked of those alone that few rows carry, which the place may be far from.
+    Only of those that few rows carry, in which the place may still be far off.
     """
     sizes = np.einsum("pk,pq,qk->k", vectors, looks.curvature, vectors)
     step, turned, allowed = compared(looks)
@@ -106,8 +106,8 @@ def unmoved(looks: Looks, vectors: Floats) -> NDArray[np.bool_]:
 def parted(looks: Looks, vectors: Floats) -> NDArray[np.bool_]:
     """Return (p,) in which eigenvectors the iterates differ by more than noise.
 
-    Where rows are weighted down, of those that few rows carry; none where the looks have scales of
-    their own.
+    Where rows are weighted down only those count that few rows carry; none does where the looks
+    have scales of their own.
     """
     sizes = np.einsum("pk,pq,qk->k", vectors, looks.curvature, vectors)
     _, turned, allowed = compared(looks)
@@ -119,7 +119,8 @@ def parted(looks: Looks, vectors: Floats) -> NDArray[np.bool_]:
 def agreed(looks: Looks) -> tuple[Floats, Floats]:
     """Return the score (p,) at the pooled expansion point, and its noise covariance (p, p).
 
-    Of the last look alone in the directions in which the first is parted from it.
+    In directions in which the first look is parted from the last one, they are those of the last
+    alone.
     """
     vectors = np.linalg.eigh(looks.curvature)[1]
     apart, noise = vectors[:, parted(looks, vectors)], looks.unsure()
@@ -252,8 +253,8 @@ class Quadratic(Record):
     def from_dict(cls, stored: dict[str, Any]) -> "Quadratic":
         """Return the release that to_dict wrote.
 
-        What was stored before few events had a floor of their variance has none, so that its
-        posterior stays what it was.
+        One that was stored before variances of few events had a floor is read without it, so that
+        its posterior stays what it was.
         """
         return super(Quadratic, cls).from_dict({"several_rows": True, **stored})
 
@@ -289,8 +290,9 @@ class Quadratic(Record):
     def unsure(self) -> Floats:
         """Return the covariance (p, p) of the score's noise and of the bias that clips may leave.
 
-        Rows that are clipped lie where scores vary more than their curvature says. There is more of
-        the bias, in so far as that stands out of noise; nowhere is there less than evenly.
+        Clipped rows lie where scores vary more than their curvature says. The bias is larger in
+        such directions, in so far as they stand out of noise; in none is it less than an even
+        share.
         """
         p = len(self.place)
         values, vectors = np.linalg.eigh(self.noise - self.curvature)
@@ -464,7 +466,7 @@ class Quadratic(Record):
     def counting(self) -> Floats:
         """Return (p, p) with |u @ matrix|^2 the mean squared change of rows' predictors by u.
 
-        Where few rows carry a direction that is less than the usual one, as the curvature says.
+        In a direction that few rows carry it is less than in the usual one, as the curvature says.
         """
         values, vectors = np.linalg.eigh(self.curvature)
         usual = max(float(np.median(values)), TINY)
@@ -485,9 +487,9 @@ class Quadratic(Record):
     def _bent(self, curves: Floats, random: RandomSource) -> Floats:
         """Return curvatures (k, p, p), reduced where the two scores contradict a line.
 
-        Beyond where rows are cut a score hardly changes with the place. Where the last one pulls
-        on as if the step to it had not been made, the mean lies further along than a tangent says,
-        by an unknown length: a uniform part of the curvature is left.
+        Where rows are clipped a score hardly changes with the place. If the last score points on as
+        if the step to its place had not been made, the mean lies further on than a tangent says, by
+        an unknown length: a uniform part of the curvature is left.
         """
         vectors = np.linalg.eigh(self.curvature)[1]
         directions = vectors[:, unmoved(self, vectors)]
@@ -501,9 +503,9 @@ class Quadratic(Record):
     def _variance(self, half: Floats, inverse: Floats, prior: Floats | None = None) -> Floats:
         """Return the score's variance (k, p, p), given curvatures half @ half.T.
 
-        Between 0 and those where rows are weighted down, or the model holds; of the model's own
-        answer no less than the model says where a prior, (p, p), is weighed against it, or rows are
-        few.
+        Relative to the model it is between LEAST_PART and 1 where rows are weighted down, and else
+        may be larger. Of the model's own answer it is no less than the model says in so far as a
+        prior (p, p) rules a direction, or few rows or events carry it.
         """
         share, off = self._thinned()
         most = 1.0 if self.robust else MOST_INFLATION
@@ -574,10 +576,10 @@ class Quadratic(Record):
     def likelihoods(
         self, curves: Floats, noise: Floats, prior: Floats | None = None
     ) -> tuple[Floats, Floats]:
-        """Return precisions (k, p, p) by u and precision-weighted means, given curvatures.
+        """Return precisions (k, p, p) by u, and gains (k, p, p), given curvatures.
 
-        Of the score, (k, p, p): curvature times the inverse of the score's variance. noise: (p, p).
-        prior: (p, p) precision by u, that they are for; None where it is of no account.
+        A gain times the score is the precision times the mean. noise: (p, p), of the score. prior:
+        (p, p) precision by u, that they are for; None where it is of no account.
         """
         p = curves.shape[1]
         levels = np.abs(np.trace(curves, axis1=1, axis2=2)) / p
@@ -593,9 +595,10 @@ class Quadratic(Record):
         return (precisions, gain) if cut is None else (cut, cut @ turned(inverse) @ inverse)
 
     def _within(self, matrices: Floats) -> Floats | None:
-        """Return matrices (k, p, p) by u, limited to what all rows together allow, or None.
+        """Return matrices (k, p, p) by u, limited to what all rows together allow.
 
-        None where that holds already: where noise is larger than the curvature, it may not.
+        None where they are within that already; where noise is larger than the curvature, they may
+        not be.
         """
         return None if self.most is None else within(matrices, self.root, self.most)
 
@@ -604,8 +607,8 @@ class Quadratic(Record):
     ) -> tuple[Floats, Floats]:
         """Return posterior means (k, p) and covariance roots (k, p, p) by u, given likelihoods.
 
-        likelihood: precisions, and those times means. Means have the mean of the powers (k,): a
-        prior that is far from the rows would else scatter them.
+        likelihood: precisions, and those times means. Means are those at the mean of the powers
+        (k,): a prior that is far from the rows would else scatter them.
         """
         (precisions, pulled), middle = likelihood, float(np.mean(powers))
         roots = roots_of(prior + middle * precisions)
@@ -746,8 +749,9 @@ class Mixture:
     def _added(self, away: Floats, which: int) -> Floats:
         """Return (count,) what distance (count, p) from an iterate adds to its mean square.
 
-        In no direction more than the rows that carry it can, for squares are cut. Where few do,
-        noise may have stretched it, and how far a coefficient moves says more than u does.
+        In no direction is it more than the rows that carry it can add, as squares are clipped.
+        Where few do, noise may have stretched u: it is then measured by how far a coefficient
+        moves.
         """
         release = self.release
         values, vectors = np.linalg.eigh(release.curvature)

@@ -170,8 +170,8 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
 def _leverage(release: Quadratic) -> bool:
     """Return whether residuals are largest where covariates are far out, of a linear model.
 
-    Scores then vary more than residuals and covariates do apart. Those of persons, whose rows are
-    alike, do so too.
+    Scores then vary more than independent residuals and covariates would make them. So do scores of
+    persons, whose rows are alike.
     """
     return _of_lines(release) and release.inflation - release.inflation_sd > MAX_INFLATION
 
@@ -182,7 +182,7 @@ def _of_lines(release: Quadratic) -> bool:
 
 
 def _clear(release: Quadratic, step: Floats, precision: Floats | None) -> tuple[bool, bool, bool]:
-    """Return whether signal exceeds noise, posterior is too wide, tails are unobserved.
+    """Return whether the signal exceeds the noise, the posterior is too wide, and tails are hidden.
 
     step: (p,) by u, the last one. precision: (d,) of the prior; None of a quadratic likelihood.
     """
@@ -204,7 +204,7 @@ def _clear(release: Quadratic, step: Floats, precision: Floats | None) -> tuple[
 def _more(release: Quadratic, step: Floats, precision: Floats | None) -> float | None:
     """Return the factor of noise precision at which it is reliable; None if there is none.
 
-    Released values are taken for what the rows say, of which there is less noise.
+    Released values are taken for what the rows say, and only their noise is less.
     """
     for more in MORE.tolist():
         enough, wide, unseen = _clear(quieter(release, more), step / more, precision)
@@ -307,8 +307,8 @@ def _dim(release: Quadratic) -> bool:
 def _unsure(release: Quadratic, step: Floats, precision: Floats | None) -> float:
     """Return the uncertainty of rare log odds: their sd combined with the last step.
 
-    Their probabilities are exponentials of these, and a quadratic is one of them near 0 alone.
-    step: (p,) by u.
+    Probabilities are about the exponentials of rare log odds, which a quadratic follows over short
+    changes alone. step: (p,) by u.
     """
     if not (release.odds or release.ordered):
         return 0.0
@@ -356,7 +356,7 @@ def lost(release: Quadratic, precision: Floats | None) -> bool:
 def _hides_category(release: Quadratic, values: Floats, vectors: Floats, edge: float) -> bool:
     """Return whether a declared category may have no rows, given the noise.
 
-    Without one its coefficient has the prior for a posterior, and noise that passes for a row or
+    Without rows the posterior of its coefficient is the prior, and noise that passes for a row or
     two makes it several times as narrow.
     """
     if release.indicators is None:
@@ -372,10 +372,10 @@ def _hides_category(release: Quadratic, values: Floats, vectors: Floats, edge: f
 def _widest(release: Quadratic, values: Floats, vectors: Floats, edge: float) -> float:
     """Return the largest posterior sd of a coefficient under a flat prior, in residual sds.
 
-    Rows with the whole of a column in [-1, 1] have predictors that are as uncertain. Where few
-    rows have it they are cut, and beyond a residual's sd a cut score is no line. Rows of a category
-    have it, however few they are. Numbers that are as uncertain without privacy are not looked at:
-    they agree, or keep to a part of their bounds, and no row is that far out.
+    A row at an end of a column's [-1, 1] has a predictor that is as uncertain. Where such rows are
+    few they are clipped, and beyond a residual's sd a clipped score is no line. Categories have
+    such rows, however few. Numbers that are as uncertain without privacy are not looked at: they
+    are collinear, or keep to a part of their bounds, and no row is that far out.
     """
     safe = np.maximum(values, max(edge, TINY**0.5))
     noisy = safe**2 / (safe + release.unsure_sd**2)
@@ -394,7 +394,7 @@ def _widest(release: Quadratic, values: Floats, vectors: Floats, edge: float) ->
 def _variances(release: Quadratic, vectors: Floats, values: Floats) -> Floats:
     """Return variances (p,) of coefficients, given precisions (p,) along eigenvectors by u.
 
-    Under flat priors, but for those of the curves of smooths.
+    Priors are flat, but for those of the curves of smooths.
     """
     if release.smooth is None:
         return np.asarray(((release.root @ vectors) ** 2 / values).sum(axis=1))
@@ -424,7 +424,7 @@ def _change(release: Quadratic, step: Floats) -> float:
 def _rescaled(release: Quadratic) -> float:
     """Return the change of the log residual scale between the two near iterates.
 
-    Residuals that are cut elsewhere say something else, though as much on average.
+    Residuals that are clipped at another scale tell something else, though as much on average.
     """
     if not release.scaled:
         return 0.0

@@ -94,8 +94,8 @@ def farthest(
 ) -> float:
     """Return the longest possible score of a row, in mean lengths, from public bounds.
 
-    That is the farthest response in sds of a mean row's, at this place (k d,) and scale, both
-    released. A score is longer in so far as the covariates of a row are.
+    It is how far the farthest response lies, in sds of that of a mean row, at this place (k d,) and
+    scale, both released. A row with longer covariates has a score as much longer.
     """
     if family.log_scale:
         scaled, d = cast("ScaleFamily", family), len(place) - 1
@@ -157,10 +157,10 @@ def _farthest_count(mean: Floats, spread: Floats, scale: float, most: float) -> 
 
 
 def _beside_scale(place: Floats, white: Whitening, root: Floats) -> tuple[float, float, Floats]:
-    """Return mean and variance of predictors without offsets, and (2, 2) inner products.
+    """Return mean and variance of predictors without offsets, and inner products (2, 2).
 
-    Of the parts of a mean row's score about its predictor and about the log scale. white: of
-    covariates alone. root: (d + 1, d + 1), coordinates.
+    These are of the two parts of a mean row's score: about its predictor, and about the log scale.
+    white: of covariates alone. root: (d + 1, d + 1), coordinates.
     """
     second = white.moments()
     first = second[0] * has_intercept(white)
@@ -235,8 +235,8 @@ def _bounded(length: float) -> float:
 def of_scale(root: Floats, family: Family) -> float:
     """Return the least clip, in mean lengths, that does not clip scores of a log scale.
 
-    Such scores all point the same way: where they are clipped a scale is off, and not only unsure.
-    There is room for as much as a usual score beside them.
+    Such scores all point the same way: clipping would bias the scale, and not only blur it. There
+    is room for as much as a usual score beside them.
     """
     squares = np.array([[0.0], [float(root[-1] @ root[-1])]])
     length = float(cast("ScaleFamily", family).longest(squares)[0])
