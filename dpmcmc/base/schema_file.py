@@ -31,7 +31,6 @@ NO = ("", "false", "no", "n", "falsch", "nein", "faux", "non", "falso")
 BETWEEN = ("|", "\n", ";", ",")  # items of a list, the first that is there
 NEEDED = f"the first line names the fields, {', '.join(FIELDS)}, of which name is needed"
 TWO_WAYS = "can be read in two ways: write 1234 or 1.234, without a thousands separator"
-SIZE_LIMIT = 2**20  # bytes
 MOST_SHOWN = 20  # problems
 _DAY = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}\.\d{1,2}\.\d{4}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)

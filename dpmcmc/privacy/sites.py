@@ -175,7 +175,6 @@ OTHER_DRAWS = {
     "dpmcmc.releases.regression.chains:decided": "acceptance uniforms, of released numbers",
     "dpmcmc.releases.regression.intercept:WithIntercept._move_gram": "draws given what was released",
     "dpmcmc.releases.regression.intercept:WithIntercept._move_middle": "moves given what was released",
-    "dpmcmc.releases.regression.prediction:intervals": "predicted responses given what was released",
     "dpmcmc.releases.regression.joint_normal:Gibbs._sums": "draws given what was released",
     "dpmcmc.releases.regression.joint_normal:Gibbs._draw_parameters": "draws given what was released",
     "dpmcmc.posterior.free.walk:Walk.coefficients": "draws given what was released",

@@ -78,17 +78,14 @@ class Verdict:
     """The verdict on a noisy quadratic likelihood.
 
     arrived: whether its two near iterates agree, and the last step was short. privacy_share: mean
-    share of the posterior's variance that is due to privacy. effective_rows: rows without noise
-    that would tell as much. weight: mean weight of a row, see Quadratic. jump, stretch, blur:
-    what `arrived` and `reliable` are made of. short: what is wrong whether it has arrived or not;
-    lasting: in one word.
-    fault, more: see releases.base.Judgement.
+    share of the posterior's variance that is due to privacy. weight: mean weight of a row, see
+    Quadratic. jump, stretch, blur: what `arrived` and `reliable` follow from. short: what is wrong
+    whether it has arrived or not; lasting: in one word. fault, more: see releases.base.Judgement.
     """
 
     reliable: bool
     arrived: bool
     privacy_share: float
-    effective_rows: float
     weight: float
     jump: float
     stretch: float
@@ -152,7 +149,6 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
         reliable=not fault,
         arrived=arrived,
         privacy_share=share,
-        effective_rows=release.rows * (1.0 - share),
         weight=release.weight,
         jump=jump,
         stretch=stretch,

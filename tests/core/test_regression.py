@@ -10,7 +10,6 @@ from scipy.stats import chisquare, kstest, multivariate_normal, norm
 from dpmcmc.releases.regression import chains, intercept, joint_normal
 from dpmcmc.releases.regression.fixed import Prior, fixed_s, fixed_s_fast, informed, nearest
 from dpmcmc.releases.regression.mixtures import adassp, ridges
-from dpmcmc.releases.regression.prediction import intervals, means
 from dpmcmc.releases.regression.statistics import Noisy, release
 from dpmcmc.releases.regression.wishart import bartlett, gammas, precisions
 from tests.sources import Seeded
@@ -321,15 +320,3 @@ def test_wishart_draws_have_their_means():
     assert made == pytest.approx(7.5 * np.eye(2), abs=0.1)
     found = np.linalg.inv(precisions(np.broadcast_to(spread, (40_000, 2, 2)), 9.0, seeded))
     assert found.mean(axis=0) == pytest.approx(spread / 6.0, abs=0.01)
-
-
-def test_intervals_hold_what_they_say():
-    rng = np.random.default_rng(22)
-    coefficients, variances = rng.normal(size=(4000, 2)), np.full(4000, 4.0)
-    x = np.array([[1.0, 0.0], [1.0, 2.0]])
-    low, high = intervals(x, coefficients, variances, 0.9, Seeded(23))
-    sds = np.sqrt((x**2).sum(axis=1) + 4.0)
-    assert high - low == pytest.approx(2.0 * 1.645 * sds, rel=0.06)
-    assert means(x, coefficients) == pytest.approx(x @ coefficients.mean(axis=0))
-    with pytest.raises(ValueError, match="level"):
-        intervals(x, coefficients, variances, 1.0, Seeded(23))

@@ -6,7 +6,6 @@ at once. Source: thesis B, Algorithms 9-13; Andrieu, Yildirim, Doucet & Chopin 2
 Doucet & Pitt 2018.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,9 +43,6 @@ class State:
     position: Floats
     particle: Floats | None = None
     log_estimate: Floats | None = None
-
-
-Step = Callable[[State, Floats, Bools | None], State]
 
 
 def reflected(position: Floats) -> Floats:
