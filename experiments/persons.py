@@ -21,7 +21,7 @@ from dpmcmc import ModelSpec, Schema, sample
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.privacy import accountant
 from dpmcmc.releases import clips
-from dpmcmc.releases.newton_path import ASKED_SHARES
+from dpmcmc.releases.newton_path import MODEL_SHARES
 from experiments.baselines import DELTA
 from experiments.calibration import code_version
 from experiments.posteriors import SHARED
@@ -132,7 +132,7 @@ def best_clip(units, back, sds, epsilon):
     root = np.linalg.cholesky(back * m)
     scores = units @ root
     lengths = np.linalg.norm(scores, axis=1) / np.sqrt(p)
-    share = sum(ASKED_SHARES) * (1.0 - clips.VARIANCE - clips.LEAST_CURVE)
+    share = sum(MODEL_SHARES) * (1.0 - clips.VARIANCE - clips.LEAST_CURVE)
     noise = 2.0 * np.sqrt(p) / (accountant.mu_of_epsilon(epsilon, DELTA) * np.sqrt(share))
     widths = []
     for clip in np.geomspace(0.5, lengths.max(), 200):

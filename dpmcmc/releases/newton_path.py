@@ -169,7 +169,7 @@ FIRST_CLIP, LEAST_CLIP, MOST_CLIP, WIDEST_CLIP = 1.5, 0.7, 10.0, 50.0
 # what is left of the score's variance where noise decides how rows are cut
 TARGET_KEPT_VARIANCE = 0.8
 # least clip on the way to the model's own answer: closer ones lead to a robust fit's
-ASKED_CLIP = 2.0
+MODEL_CLIP = 2.0
 APART_CLIP = 4.0  # the same of scores that are clipped without being centred again
 TIGHT_CLIP_RATIO = 1.5  # times a clip that is that tight
 
@@ -235,31 +235,31 @@ class Cuts:
 ROUNDING_MARGIN = 1.0 - 2.0**-40  # of mu^2: rounding of what follows costs nothing
 WHITENING_SHARE = 0.05  # share of mu^2;
 NEAR_SHARES = (0.38, 0.42)  # of the near iterates. The far ones share what is left
-# where the model is asked for: of the near iterates, and of each far one; the layers by which near
+# of the model's own answer: of the near iterates, and of each far one; the layers by which near
 # scores are clipped have what is left. What they leave unseen puts clips farther out: see
 # experiments/README.md, "How a budget is shared"
-ASKED_SHARES, ASKED_FAR_SHARE, LEAST_LAYERS_SHARE = (0.17, 0.50), 0.02, 0.10
+MODEL_SHARES, MODEL_FAR_SHARE, LEAST_LAYERS_SHARE = (0.17, 0.50), 0.02, 0.10
 # of the near iterates of later rounds, for which the mode is found already, after their layers
-LATER_SHARES, LATER_ASKED_SHARES = (0.40, 0.60), (0.16, 0.28, 0.56)
+LATER_SHARES, LATER_MODEL_SHARES = (0.40, 0.60), (0.16, 0.28, 0.56)
 
 
-def shares(num_far: int, paid: bool = False, *, asked: bool = False) -> tuple[float, ...]:
+def shares(num_far: int, paid: bool = False, *, of_model: bool = False) -> tuple[float, ...]:
     """Return each iterate's part of mu^2, far iterates first.
 
-    paid: whether the whitening was paid for before. asked: whether the model's own answer is asked
-    for, which has layers of rows before the near iterates.
+    paid: whether the whitening was paid for before. of_model: whether the answer is the model's
+    own, which has layers of rows before the near iterates.
     """
     near: tuple[float, ...] = NEAR_SHARES
-    if asked:
-        layers_share = 1.0 - WHITENING_SHARE - sum(ASKED_SHARES) - ASKED_FAR_SHARE * num_far
-        near = (max(layers_share, LEAST_LAYERS_SHARE), *ASKED_SHARES)
+    if of_model:
+        layers_share = 1.0 - WHITENING_SHARE - sum(MODEL_SHARES) - MODEL_FAR_SHARE * num_far
+        near = (max(layers_share, LEAST_LAYERS_SHARE), *MODEL_SHARES)
     rest = 1.0 - sum(near) - WHITENING_SHARE
     scale = ROUNDING_MARGIN / (1.0 - WHITENING_SHARE) if paid else ROUNDING_MARGIN
     return tuple(scale * share for share in (*(rest / num_far,) * num_far, *near))
 
 
 def event(
-    z: float, num_far: int, paid: bool = False, *, asked: bool = False, rounds: int = 1
+    z: float, num_far: int, paid: bool = False, *, of_model: bool = False, rounds: int = 1
 ) -> Event:
     """Return the event of `in_rounds`. Proof: docs/proofs/noisy_quadratic.md.
 
@@ -267,11 +267,11 @@ def event(
     path that may go on, see `round_multipliers`; one round is `find_mode`.
     """
     z, *more = round_multipliers(z, rounds)
-    parts = shares(num_far, paid, asked=asked)
+    parts = shares(num_far, paid, of_model=of_model)
     iterates: tuple[Event, ...] = (
         Repeat(Gaussian(z / math.sqrt(parts[0])), num_far),
         *(Gaussian(z / math.sqrt(part)) for part in parts[num_far:]),
-        *(Gaussian(z_look) for z_round in more for z_look in look_multipliers(z_round, asked)),
+        *(Gaussian(z_look) for z_round in more for z_look in look_multipliers(z_round, of_model)),
     )
     if paid:
         return Compose(iterates)
@@ -286,9 +286,9 @@ def round_multipliers(z: float, rounds: int) -> tuple[float, ...]:
     return tuple(z * 2.0 ** (0.5 * (rounds - max(k, 1))) for k in range(rounds))
 
 
-def look_multipliers(z: float, asked: bool) -> tuple[float, ...]:
+def look_multipliers(z: float, of_model: bool) -> tuple[float, ...]:
     """Return the noise multipliers of a later round's iterates, all of them near the mode."""
-    parts = LATER_ASKED_SHARES if asked else LATER_SHARES
+    parts = LATER_MODEL_SHARES if of_model else LATER_SHARES
     return tuple(z / math.sqrt(ROUNDING_MARGIN * part) for part in parts)
 
 
@@ -302,14 +302,13 @@ class Problem:
 
     max_row_norm: largest norm of a row. scale: first value of that of the residuals.
     noise_multiplier: of all that is released. white: a whitening that has been paid for, or None.
-    unit_rows: most rows of a unit of
-    privacy, which lie together; mean_rows: what sums over a unit are divided by, about how many it
-    has on average. intercept: whether the first covariate is 1 in all rows. indicators: (d,)
-    columns that are declared to hold only 0 and 1; none where None. asked: whether the model's own
-    answer is asked for, and not that of a fit which weights rows down. ends: public bounds of the
-    response; None where they are not known. box: the same (d,) of covariates. hopeless: (a near
-    iterate twice, see `twice`) -> why no reliable answer will come, or an empty text; None where
-    the path goes on whatever its released numbers show.
+    unit_rows: most rows of a unit of privacy, which lie together; mean_rows: what sums over a unit
+    are divided by, about how many it has on average. intercept: whether the first covariate is 1 in
+    all rows. indicators: (d,) columns that are declared to hold only 0 and 1; none where None.
+    of_model: whether the answer is to be the model's own, and not that of a fit which weights rows
+    down. ends: public bounds of the response; None where they are not known. box: the same (d,) of
+    covariates. hopeless: (a near iterate twice, see `twice`) -> why no reliable answer will come,
+    or an empty text; None where the path goes on whatever its released numbers show.
     """
 
     family: Family
@@ -321,7 +320,7 @@ class Problem:
     scale: float
     noise_multiplier: float
     fixed: bool = False
-    asked: bool = False
+    of_model: bool = False
     ends: tuple[float, float] | None = None
     box: tuple[Floats, Floats] | None = None
     white: Whitening | None = None
@@ -432,7 +431,7 @@ def find_mode(problem: Problem, num_far: int, random: RandomSource) -> Found:
     path, white, near = _begun(problem, num_far, problem.noise_multiplier, random)
     if path.unseen():
         return Found(white, twice(path.last), UNSEEN)
-    iterates = path.asked(*near) if problem.asked else path.near(*near)
+    iterates = path.near_of_model(*near) if problem.of_model else path.near(*near)
     return Found(white, iterates, path.stopped)
 
 
@@ -451,8 +450,8 @@ def in_rounds(
     known = 0.0  # precision of the near iterates' noise
     for z in (None, *more):
         if z is not None:
-            looks = list(look_multipliers(z, problem.asked))
-        iterates += (path.asked if problem.asked else path.near)(*looks, known=known)
+            looks = list(look_multipliers(z, problem.of_model))
+        iterates += (path.near_of_model if problem.of_model else path.near)(*looks, known=known)
         known += sum(look**-2.0 for look in looks[-2:])
         yield white, list(iterates)
 
@@ -473,7 +472,7 @@ def _begun(
             problem.mean_rows,
         )
         problem, white = _by_mean_rows(problem, white)
-    parts = [z / math.sqrt(share) for share in shares(num_far, paid, asked=problem.asked)]
+    parts = [z / math.sqrt(share) for share in shares(num_far, paid, of_model=problem.of_model)]
     far, near = parts[:num_far], parts[num_far:]
     if problem.family.log_scale:
         count = SKEWED_ITERATES if is_skewed(problem.family) else SCALE_ITERATES
@@ -596,7 +595,7 @@ class _Path:
         if self._bends:
             self._problem = replace(problem, prior=self._holding(problem.prior))
         self._rows = float(problem.rows)  # that are not left out
-        least = ASKED_CLIP if problem.asked else LEAST_CLIP
+        least = MODEL_CLIP if problem.of_model else LEAST_CLIP
         if is_apart(problem.family) or problem.hurdle:
             least = APART_CLIP
         self._cuts = Cuts(problem.size, scaled=problem.family.has_scale, least=least)
@@ -879,7 +878,7 @@ class _Path:
                 return twice(iterate)
         return iterates[0], iterates[1]
 
-    def asked(
+    def near_of_model(
         self, layer_noise: float, first: float, last: float, *, known: float = 0.0
     ) -> tuple[Iterate, Iterate]:
         """Return two more iterates of the model's own, unclipped score.
@@ -891,7 +890,7 @@ class _Path:
         clips = self._clips(layer_noise, pooled)
         iterates: list[Iterate] = []
         for z in (first, last):
-            iterate = self._query_asked(z, clips)
+            iterate = self._query_model(z, clips)
             self._place = self._moved(self._step(iterate)[0])
             if is_additive(self._family) and not self._problem.fixed:
                 clips = clips.rescaled(iterate.tau)  # the same residuals are clipped
@@ -999,7 +998,7 @@ class _Path:
         """Return the model's own statistics of each block, without weights or clips: see Look."""
         return self._blocks(Look.own, self._look(UNCUT, UNCUT, UNCUT, spread))
 
-    def _query_asked(self, z: float, clips: Clips) -> Iterate:
+    def _query_model(self, z: float, clips: Clips) -> Iterate:
         """Release the model's own sums at the current point. Privacy: one Gaussian(z) event."""
         problem, p = self._problem, self._problem.size
         spread = self._covering()

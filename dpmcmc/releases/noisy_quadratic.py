@@ -111,7 +111,7 @@ def pooled(
     odds: bool = False,
     ordered: bool = False,
     hurdle: bool = False,
-    asked: bool = False,
+    of_model: bool = False,
     prior: Normals | None = None,
 ) -> Quadratic:
     """Return the quadratic of iterates in the same coordinates, pooled by inverse noise variance.
@@ -126,7 +126,7 @@ def pooled(
     """
     scale = _scale(iterates, fixed=fixed)
     units = np.array([(iterate.scale / scale) ** 2 if additive else 1.0 for iterate in iterates])
-    squares = units**2 if asked else units  # of scores, or what the model has for these
+    squares = units**2 if of_model else units  # of scores, or what the model has for these
     score_sds, curve_sds, noise_sds = (
         unit * np.array([iterate.sums.sds[k] for iterate in iterates])
         for k, unit in enumerate((units, units, squares))
@@ -155,7 +155,7 @@ def pooled(
         used = (np.abs(places[:, -1] - places[-1, -1]) <= far) * 1.0
     by_score, by_curve = _weights(score_sds, used), _weights(curve_sds, used)
     left_sd = unseen_sd = 0.0
-    if asked:
+    if of_model:
         curve, curve_sd = np.tensordot(by_curve, curves, 1), np.linalg.norm(by_curve * curve_sds)
         lifted = _raised_to_noise(curve, float(curve_sd))
         away = _away(iterates, scores[-1], lifted, prior)
@@ -188,7 +188,7 @@ def pooled(
         noise_weights = _weights(np.array([iterate.sums.sds[2] for iterate in iterates]), ones)
         varied = hurdles.dispersion(iterates, noise_weights, white)
     elif has_scale and not additive:
-        varied = _dispersion(iterates, asked=asked)
+        varied = _dispersion(iterates, of_model=of_model)
     return Quadratic(
         place=by_score @ places,
         root=iterates[-1].root,
@@ -215,7 +215,7 @@ def pooled(
         apart=apart,
         dispersion=varied,
         clip=min(
-            iterate.clip / (1.0 if additive or asked else max(iterate.scale, 1.0))
+            iterate.clip / (1.0 if additive or of_model else max(iterate.scale, 1.0))
             for iterate in iterates
         ),
         rows=round(float(_weights(rows_sds, ones) @ told_rows)) if gaps else rows,
@@ -233,7 +233,7 @@ def pooled(
         ordered=ordered,
         hurdle=hurdle,
         most=_most(most, scale if additive else 1.0, measured),
-        robust=not asked,
+        robust=not of_model,
         left_sd=left_sd,
         unseen_sd=unseen_sd,
         square_spread=iterates[-1].square_spread if scaled else 0.0,
@@ -356,14 +356,14 @@ def _scale(iterates: Sequence[Iterate], *, fixed: bool) -> float:
     return math.sqrt(float(scales.weights(scale, tau, tau_sd) @ (scale * tau) ** 2))
 
 
-def _dispersion(iterates: Sequence[Iterate], *, asked: bool) -> float:
+def _dispersion(iterates: Sequence[Iterate], *, of_model: bool) -> float:
     """Return the dispersion: residual sd over that of the model's counts.
 
     Of the model's own answer it follows from the variance of scores. Where noise hides that it is
     the one by clipped squares on the way to the mode.
     """
     first, last = iterates[0], iterates[-1]
-    if not asked:
+    if not of_model:
         return last.scale * last.tau
     sds = np.array([iterate.sums.sds[2] for iterate in iterates])
     weights = _weights(sds, np.ones(len(iterates)))
@@ -397,7 +397,7 @@ LARGEST_PREDICTOR = 50.0
 CLIPPED_SCORE_EFFICIENCY = 0.45
 # the same where scores are bounded and clips hardly follow the rows, as real responses have it
 BOUNDED_SCORE_EFFICIENCY = 0.6
-ASKED_SCORE = 0.9  # the same of the model's own answer, which weights no row down
+MODEL_SCORE = 0.9  # the same of the model's own answer, which weights no row down
 # clip of the model's own scores, with all that it leaves out, where responses follow the model: the
 # least, and that times the root of the noise of a clip of 1
 EXPECTED_CLIP, CLIP_BY_NOISE = 2.2, 1.6
@@ -575,11 +575,11 @@ def _largest_slope(family: Family, classes: int, most: float) -> float | tuple[f
 
 def event(options: NoisyQuadraticOptions, noise_multiplier: float, rows: int) -> Event:
     """Return the event of all iterates and the whitening. Proof: docs/proofs/noisy_quadratic.md."""
-    num_far, asked = options.num_far or NUM_FAR, options.estimand == "model"
+    num_far, of_model = options.num_far or NUM_FAR, options.estimand == "model"
     steps, z = options.num_joint, noise_multiplier
     first = z if steps is None else grouped.multipliers(z, steps)[0]
     path = newton_path.event(
-        first, num_far, paid=options.paid, asked=asked, rounds=options.rounds or 1
+        first, num_far, paid=options.paid, of_model=of_model, rounds=options.rounds or 1
     )
     return path if steps is None else grouped.event(z, path, steps)
 
@@ -731,7 +731,7 @@ def misfit(
     if options.estimand != "model" or facts.assumptions.guess.longest:
         return 1.0, 1.0  # bounded scores are planned by real responses as they are
     near = _near(options, noise_multiplier)
-    each = 2.0 * math.sqrt(len(facts.prior) / (_by_units(facts).rows * ASKED_SCORE)) * near
+    each = 2.0 * math.sqrt(len(facts.prior) / (_by_units(facts).rows * MODEL_SCORE)) * near
     least, by_noise = REAL_CLIPS[FAMILIES[facts.family].link]
     wide = math.hypot(1.0, max(least, by_noise / math.sqrt(each)) * each)
     usual = float(np.median(sd_inflation(options, facts, noise_multiplier)))
@@ -740,8 +740,8 @@ def misfit(
 
 def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) -> bool:
     """Return whether fewer than nine in ten jobs are expected to be reliable."""
-    asked = options.estimand == "model"
-    real = asked and not facts.assumptions.guess.longest
+    of_model = options.estimand == "model"
+    real = of_model and not facts.assumptions.guess.longest
     family = FAMILIES[facts.family]
     more = (
         PLANNED_PROPORTIONAL if family.variance.proportional else PLANNED_INFORMATION[family.link]
@@ -763,20 +763,20 @@ def _hidden(
     more: times the least that there has to be.
     """
     p, rows = len(facts.prior), _by_units(facts).rows
-    least = more * least_information(asked=options.estimand == "model")
+    least = more * least_information(of_model=options.estimand == "model")
     few = rows / noise_multiplier**2 < least * p
     return few or _blur(_near(options, noise_multiplier), p, rows) > MAX_CURVATURE_NOISE
 
 
 def _near(options: NoisyQuadraticOptions, noise_multiplier: float) -> float:
     """Return the noise multiplier of all near iterates together."""
-    asked = options.estimand == "model"
+    of_model = options.estimand == "model"
     if options.num_joint is not None:
         return grouped.multipliers(noise_multiplier, options.num_joint)[2]
-    parts = newton_path.shares(options.num_far or NUM_FAR, options.paid, asked=asked)
+    parts = newton_path.shares(options.num_far or NUM_FAR, options.paid, of_model=of_model)
     first, *more = newton_path.round_multipliers(1.0, options.rounds or 1)
     looks = [first / math.sqrt(part) for part in parts[-2:]]
-    looks += [look for z in more for look in newton_path.look_multipliers(z, asked)[-2:]]
+    looks += [look for z in more for look in newton_path.look_multipliers(z, of_model)[-2:]]
     return noise_multiplier / math.hypot(*(1.0 / look for look in looks))
 
 
@@ -895,7 +895,7 @@ def _problem(
         intercept=rows.intercept,
         ends=rows.ends,
         box=rows.box,
-        asked=options.estimand == "model",
+        of_model=options.estimand == "model",
     )
 
 
@@ -926,7 +926,7 @@ def _stored(
         heaviest=heaviest_of(family),
         indicators=None if rows.indicators is None else rows.indicators.astype(np.float64),
         log_shift=shift_of(rows.family) if counts else None,
-        by_counts=counts and problem.asked and bool(np.isfinite(family.variance.size)),
+        by_counts=counts and problem.of_model and bool(np.isfinite(family.variance.size)),
         several_rows=rows.unit_rows > 1,
         most=_largest(rows, problem),
         odds=rows.family.link in ("logit", "softmax", "hurdle")
@@ -934,7 +934,7 @@ def _stored(
         and has_intercept(white),
         ordered=rows.family.link == "cumulative",
         hurdle=rows.family.link == "hurdle",
-        asked=problem.asked,
+        of_model=problem.of_model,
         prior=_judged(rows),
     )
     if rows.smooths is None:

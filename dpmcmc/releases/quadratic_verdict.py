@@ -31,12 +31,12 @@ MAX_RESCALE, MAX_RESCALE_APART = 0.4, 0.3
 MAX_BENT = 0.5
 # n mu^2 over the number of coefficients, below which nothing is promised
 MIN_INFORMATION_PER_COEFFICIENT = 15.0
-ASKED_INFORMATION = 2.0  # times that of the model's own answer, whose clips cost more noise
+MODEL_INFORMATION = 2.0  # times that of the model's own answer, whose clips cost more noise
 MAX_CURVATURE_NOISE = 0.5  # noise of the curvature over the curvature
 # noise of the curvature, in which a direction is not told from none: its quadratic is lost. The
 # second where rows have several predictors, since rare classes are stretched on; the third of the
 # model's own answer there, whose rows count in full (experiments/asked.py: region)
-UNRESOLVED_NOISE, UNRESOLVED_NOISE_CLASSES, UNRESOLVED_NOISE_ASKED = 2.0, 5.0, 2.5
+UNRESOLVED_NOISE, UNRESOLVED_NOISE_CLASSES, UNRESOLVED_NOISE_MODEL = 2.0, 5.0, 2.5
 # of a category's direction in a linear model, from which on it has rows
 CLEAR_CATEGORY = 1.3
 RIDGE = 1e-12  # of the largest precision
@@ -187,7 +187,7 @@ def _clear(release: Quadratic, step: Floats, precision: Floats | None) -> tuple[
     blur = edge / max(float(np.median(values)), 1e-6 * edge, TINY)
     information = release.rows / release.noise_multiplier**2
     enough = (
-        information >= least_information(asked=not release.robust) * p
+        information >= least_information(of_model=not release.robust) * p
         and blur <= MAX_CURVATURE_NOISE
         and not (_of_lines(release) and release.inflation_sd > MAX_INFLATION_SD)
         and not lost(release, precision)
@@ -238,12 +238,12 @@ def _fault(checks: tuple[bool, ...]) -> Fault:
     return next((name for name, is_wrong in zip(names, wrong, strict=True) if is_wrong), "")
 
 
-def least_information(*, asked: bool) -> float:
+def least_information(*, of_model: bool) -> float:
     """Return n mu^2 per coefficient, below which a result counts as unreliable.
 
-    asked: whether the answer is the model's own.
+    of_model: whether the answer is the model's own.
     """
-    return MIN_INFORMATION_PER_COEFFICIENT * (ASKED_INFORMATION if asked else 1.0)
+    return MIN_INFORMATION_PER_COEFFICIENT * (MODEL_INFORMATION if of_model else 1.0)
 
 
 def _mode(release: Quadratic, curvature: Floats, prior: Normals | None) -> Floats:
@@ -290,7 +290,7 @@ def _clear_noise(release: Quadratic) -> float:
     """Return the relative noise of a direction's curvature, up to which it is clear."""
     if release.classes == 1:
         return UNRESOLVED_NOISE
-    return UNRESOLVED_NOISE_CLASSES if release.robust else UNRESOLVED_NOISE_ASKED
+    return UNRESOLVED_NOISE_CLASSES if release.robust else UNRESOLVED_NOISE_MODEL
 
 
 def _dim(release: Quadratic) -> bool:

@@ -252,7 +252,7 @@ def test_the_reach_does_not_follow_the_rows():
     for y in (np.full(50, 4.0), np.full(50, 8.0), np.linspace(0.0, 8.0, 50)):
         problem = newton_path.Problem(
             MODEL.rows(ModelOptions()), HeldRows(x, y), np.array([4.0, 0.0]), np.zeros(2),
-            np.ones(2), 1.5, 2.0, 1.0, asked=True, ends=(0.0, 8.0),
+            np.ones(2), 1.5, 2.0, 1.0, of_model=True, ends=(0.0, 8.0),
         )  # fmt: skip
         path = newton_path._Path(problem, eye, Seeded(1))
         found.add((path._longest(), path._farthest(10.0, path._longest())))
@@ -265,7 +265,7 @@ def test_a_person_reaches_as_far_as_rows_together_can(mean_rows):
     y = np.array([8.0, 8.0, 8.0, 1.0, 2.0, 3.0])
     problem = newton_path.Problem(
         MODEL.rows(ModelOptions()), HeldRows(np.ones((1, 6)), y), np.array([2.0]), np.zeros(1),
-        np.ones(1), 1.0, 0.5, 1.0, asked=True, ends=(0.0, 8.0), unit_rows=3, mean_rows=mean_rows,
+        np.ones(1), 1.0, 0.5, 1.0, of_model=True, ends=(0.0, 8.0), unit_rows=3, mean_rows=mean_rows,
     )  # fmt: skip
     eye = Whitening(np.eye(1), np.eye(1), 0.0, np.zeros((1, 1)))
     path = newton_path._Path(problem, eye, Seeded(1))

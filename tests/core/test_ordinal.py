@@ -225,7 +225,7 @@ def looks_of(monkeypatch, x, y, place, root, *, asked=False):
     with np.errstate(all="ignore"):
         if asked:
             caps = newton_path.Clips(p, (0.5, 0.4, 0.1, 0.0), 2.0, 3.0)
-            path._query_asked(1.0, caps)
+            path._query_model(1.0, caps)
         else:
             path._query(1.0, 1.0, 0.1)
     monkeypatch.undo()
