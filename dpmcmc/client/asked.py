@@ -174,6 +174,7 @@ def _zero_to_one(column: Json) -> bool:
 
 
 def _family(dataset: Json, formula: str) -> str:
+    """The family that the type of the response suggests. Exits where there is none."""
     response, tilde, _ = (part.strip() for part in formula.partition("~"))
     kinds = {column["name"]: column["type"] for column in dataset["columns"]}
     if not tilde:

@@ -383,6 +383,7 @@ def allot(
 
 
 def _amend(context: typer.Context, dataset: str, changes: dict[str, object], as_json: bool) -> None:
+    """Change a dataset, and show it with its budget."""
     client = client_of(context)
     dataset_id = names.dataset(client, dataset)
     changed = client.amend(dataset_id, changes)

@@ -154,6 +154,7 @@ def watch(context: typer.Context, job: JobId, as_json: AsJson = False) -> None:
 
 
 def _follow(client: Client, job: str, as_json: bool) -> None:
+    """Follow a job to its end and show what it gave. Exits where it failed."""
     try:
         ended = client.wait(job) if as_json else render.follow(client, console, job)
     except KeyboardInterrupt:

@@ -149,6 +149,7 @@ def unreached(error: Exception, url: httpx.URL) -> Exception:
 
 
 def _kind(error: Exception) -> Kind:
+    """Why a connection failed."""
     if isinstance(error, httpx.TimeoutException):
         return "timeout"
     for cause in _causes(error):

@@ -54,6 +54,7 @@ def tables(answer: Json) -> Iterator[Table]:
 
 
 def _inclusion(summary: Sequence[Json]) -> Table:
+    """Probabilities that coefficients act."""
     grid = table("Probabilities to act, largest first", "coefficient", "probability")
     acting = [parameter for parameter in summary if parameter.get("inclusion") is not None]
     for parameter in sorted(acting, key=lambda parameter: -parameter["inclusion"]):
@@ -62,6 +63,7 @@ def _inclusion(summary: Sequence[Json]) -> Table:
 
 
 def _models(models: Sequence[Json]) -> Table:
+    """Models with their probabilities."""
     grid = table("Models", "formula", "probability", "ln of the factor", "error")
     for model in models:
         numbers = f"{model['log_bayes_factor']:.2f}", f"{model['error']:.2g}"
@@ -93,6 +95,7 @@ def _difference(comparison: Json) -> str:
 
 
 def _ratios(comparisons: Sequence[Json]) -> list[tuple[str, Json]]:
+    """What changes multiply, by comparison."""
     return [
         (f"{_difference(comparison)}{of}", comparison[field])
         for comparison in comparisons
@@ -112,6 +115,7 @@ def _named(values: Mapping[str, Any]) -> str:
 
 
 def _spreads(title: str, head: str, rows: Sequence[tuple[str, Json]]) -> Table:
+    """Means, sds and intervals of quantities, a row each."""
     grid = table(title, head, *SPREAD)
     for name, spread in rows:
         grid.add_row(escape(name), *moments(spread))
@@ -119,6 +123,7 @@ def _spreads(title: str, head: str, rows: Sequence[tuple[str, Json]]) -> Table:
 
 
 def _tests(bayes_factors: Sequence[Json]) -> Table:
+    """Bayes factors, and which model each favours."""
     grid = table("Bayes factors", "coefficients fixed", "ln of the factor", "error", "favours")
     for bayes_factor in bayes_factors:
         log = bayes_factor["log_bayes_factor"]

@@ -228,12 +228,14 @@ class _Walk:
             raise self._call.refuse("has a number that is too large") from None
 
     def _exponent(self, node: ast.BinOp) -> float:
+        """Return the exponent of a power. Raises SpecError where it is no number or too large."""
         power = self._number(node.right)
         if power is None or not 0.0 < abs(power) <= MAX_EXPONENT:
             raise self._call.refuse(f"an exponent must be a number, at most {MAX_EXPONENT:g}")
         return power
 
     def _function(self, node: ast.Call) -> str:
+        """Return the name of a function that is called with one argument. Raises SpecError."""
         identifier = node.func.id if isinstance(node.func, ast.Name) else ""
         name = self._call.names.get(identifier, identifier)
         if name not in FUNCTIONS and name not in ("I", "abs"):
@@ -265,6 +267,7 @@ class _Walk:
         raise self._call.refuse("only + - * / ** and functions of columns may be in it")
 
     def _combined(self, sign: ast.operator, left: Interval, right: Interval) -> Interval:
+        """Return the interval of a sum, difference, product or ratio. Raises SpecError."""
         if isinstance(sign, ast.Add):
             return Interval(left.low + right.low, left.high + right.high)
         if isinstance(sign, ast.Sub):
@@ -279,6 +282,7 @@ class _Walk:
         return self._finite(min(ends), max(ends))
 
     def _power(self, base: Interval, power: float) -> Interval:
+        """Return the interval of a power. Raises SpecError where it has no bounds."""
         integral = power == round(power)
         if base.low < 0.0 and not integral:
             raise self._call.refuse("the declared bounds allow a root of a negative number")
@@ -290,6 +294,7 @@ class _Walk:
         return self._finite(min(ends), max(ends))
 
     def _applied(self, name: str, inner: Interval) -> Interval:
+        """Return the interval of a function's values. Raises SpecError where it has no bounds."""
         if name == "I":
             return inner
         if name == "abs":

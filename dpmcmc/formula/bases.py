@@ -79,6 +79,7 @@ def basis(call: Call, bounds: Mapping[str, Interval]) -> Basis:
 
 @lru_cache(maxsize=256)
 def _bounded_basis(text: str, name: str, kind: str, degree: int, knots: tuple[float, ...]) -> Basis:
+    """Return a basis with bounds of its functions and of the sum of their squares."""
     if kind == "poly":
         ones = (1.0,) * degree
         return Basis(
@@ -95,6 +96,7 @@ def _bounded_basis(text: str, name: str, kind: str, degree: int, knots: tuple[fl
 
 
 def _values(kind: str, degree: int, knots: tuple[float, ...], x: Floats) -> Floats:
+    """Return the functions (k, n) of a basis at x (n,), clamped to its bounds."""
     from scipy.interpolate import BSpline, CubicSpline
 
     low, high = knots[0], knots[-1]
@@ -180,10 +182,12 @@ _OPTIONS = {
 
 
 def _poly(call: Call, options: Options, low: float, high: float) -> BasisParts:
+    """Return kind, degree and knots of poly."""
     return "poly", _degree(call, options, 1), (low, high)
 
 
 def _bs(call: Call, options: Options, low: float, high: float) -> BasisParts:
+    """Return kind, degree and knots of bs. Raises SpecError."""
     degree, knots = _degree(call, options, 3), options.get("knots")
     if knots is None:
         df = _whole(call, "df", options.get("df", degree), degree, MAX_FUNCTIONS)
@@ -196,6 +200,7 @@ def _bs(call: Call, options: Options, low: float, high: float) -> BasisParts:
 
 
 def _cr(call: Call, options: Options, low: float, high: float) -> BasisParts:
+    """Return kind, degree and knots of cr or ns. Raises SpecError."""
     if call.name == "ns" and "df" not in options:  # R's default is a straight line
         raise call.refuse(f"give the number of its functions: ns({written(_column(call))}, df=4)")
     df = _whole(call, "df", options.get("df", 3), 2, MAX_FUNCTIONS)
@@ -203,6 +208,7 @@ def _cr(call: Call, options: Options, low: float, high: float) -> BasisParts:
 
 
 def _s(call: Call, options: Options, low: float, high: float) -> BasisParts:
+    """Return kind, number of functions beyond a line, and ends of s. Raises SpecError."""
     k = options.get("k", SMOOTH_FUNCTIONS)
     count = _whole(call, "k", k, LEAST_FUNCTIONS, MOST_SMOOTH_FUNCTIONS)
     return "s", count - 2, (low, high)
@@ -239,6 +245,7 @@ def powers(call: Call) -> list[str] | None:
 
 
 def _column(call: Call) -> str:
+    """Return the column that is a call's first argument. Raises SpecError."""
     name = call.column(call.arguments[0]) if call.arguments else None
     if name is None:
         raise call.refuse("its first argument must be a column")
@@ -293,6 +300,7 @@ def _degree(call: Call, options: Options, default: int) -> int:
 
 
 def _whole(call: Call, name: str, value: Any, least: int, most: int) -> int:
+    """Return a whole number within its limits. Raises SpecError."""
     if type(value) is not int or not least <= value <= most:
         example = f"such as {name}={max(least, 3)}"
         raise call.refuse(f"{name} must be a whole number from {least} to {most}, {example}")
@@ -300,6 +308,7 @@ def _whole(call: Call, name: str, value: Any, least: int, most: int) -> int:
 
 
 def _knots(call: Call, value: Any, low: float, high: float) -> list[float]:
+    """Return inner knots, which increase between the declared bounds. Raises SpecError."""
     knots = list(value) if isinstance(value, tuple | list) else [value]
     if not all(type(knot) in (int, float) for knot in knots) or len(knots) > MAX_FUNCTIONS:
         raise call.refuse(f"knots must be at most {MAX_FUNCTIONS} numbers: knots=(20, 40)")

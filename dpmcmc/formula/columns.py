@@ -153,6 +153,7 @@ class Columns:
         return frozenset()
 
     def _spanned_without(self, coded: Coded, shifted: tuple[int, ...]) -> bool:
+        """Return whether columns span a coded one with any of the shifted numbers left out."""
         numbers, codes = coded
         removed = (
             set(dropped) for k in range(1, len(shifted) + 1) for dropped in combinations(shifted, k)
@@ -164,6 +165,7 @@ class Columns:
         )
 
     def _factor(self, number: int, v: int, coded: Coded) -> Factor:
+        """Return the factor of variable v in a coded column of the piece with this number."""
         numbers, codes = coded
         variable = self._variables[v]
         if variable.categories:

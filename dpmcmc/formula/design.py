@@ -351,6 +351,7 @@ def _assembled(
     terms: list[list[Variable]],
     offsets: tuple[Variable, ...],
 ) -> Design:
+    """Return the design of these terms. Raises SpecError on none or too many parameters."""
     variables = list(dict.fromkeys(variable for term in terms for variable in term))
     number_of = {variable: k for k, variable in enumerate(variables)}
     categorical = frozenset(k for k, variable in enumerate(variables) if variable.categories)
@@ -386,6 +387,7 @@ def _assembled(
 def _response_column(
     schema: Schema, variable: Variable | None
 ) -> tuple[Column | None, Source | None]:
+    """Return the column of the response, and what it is computed from if it is."""
     if variable is None or variable.source is None:
         return (None if variable is None else column_of(schema, variable.columns[0])), None
     column = NumberColumn(name=variable.label, lower=variable.lower[0], upper=variable.upper[0])

@@ -317,6 +317,7 @@ def _count(node: Any) -> int:
 
 
 def _terms(side: Any, names: dict[str, str]) -> tuple[Term, ...]:
+    """Return the terms of a side of a formula. Raises SpecError on too many factors."""
     terms = []
     for term in side:
         tokens = (_token(factor, names) for factor in term.factors)

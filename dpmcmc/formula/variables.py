@@ -202,6 +202,7 @@ def _only_column(call: Call) -> str | None:
 
 
 def _plain(column: Column, call: Call | None = None) -> Variable:
+    """Return the variable of a column as it stands. call: one that takes numbers alone."""
     name = column.name
     if isinstance(column, CategoryColumn | BinaryColumn):
         if call is not None:
@@ -235,6 +236,7 @@ def _walk(schema: Schema, call: Call) -> Variable:
 
 
 def _computed(schema: Schema, call: Call) -> Variable:
+    """Return the variable of a basis or of an expression. Raises SpecError."""
     bounds = {}
     for column in schema.columns:
         if isinstance(column, NumberColumn):
