@@ -240,14 +240,14 @@ class Arrow(Record):
         d, k, g = len(self.place), self.each, self.size[1]
         cells = self._cells(count, random)
         borders = np.empty((count, d, k, g))
-        wholes = np.zeros((count, d, d))
+        corners = np.zeros((count, d, d))
         borders[:, :k] = cells / self.unit
-        wholes[:, :k, :k] = cells.sum(axis=3) / self.unit**2
+        corners[:, :k, :k] = cells.sum(axis=3) / self.unit**2
         if d > k:
-            self._others(wholes, borders, cells, random)
+            self._others(corners, borders, cells, random)
         return [
             Curve(*each)
-            for each in zip(wholes, borders.reshape(count, d, k * g), cells, strict=True)
+            for each in zip(corners, borders.reshape(count, d, k * g), cells, strict=True)
         ]
 
     def _cells(self, count: int, random: RandomSource | None) -> Floats:
@@ -306,14 +306,14 @@ class Arrow(Record):
         return cells
 
     def _others(
-        self, whole: Floats, borders: Floats, cells: Floats, random: RandomSource | None
+        self, corner: Floats, borders: Floats, cells: Floats, random: RandomSource | None
     ) -> None:
-        """Fill in what whole curvatures have of covariates beside the first k.
+        """Fill in what corners and borders have of covariates beside the first k.
 
         Covariates of rows of a group have a line of their own in (1, t), so that no group's part is
         more than its rows can have, and what is left within groups is positive.
         """
-        d, k, count, noise = len(self.place), self.each, len(whole), float(self.sds[3])
+        d, k, count, noise = len(self.place), self.each, len(corner), float(self.sds[3])
         border = self.border.reshape(d, k, -1)[k:]
         within = np.repeat(self.curvature[None, k:, k:], count, axis=0)
         if random is not None:
@@ -339,9 +339,9 @@ class Arrow(Record):
         within = within - between
         values, vectors = np.linalg.eigh(0.5 * (within + within.swapaxes(1, 2)))
         values = np.maximum(values, FLAT * self.rows)
-        whole[:, k:, k:] = between + (vectors * values[:, None]) @ vectors.swapaxes(1, 2)
+        corner[:, k:, k:] = between + (vectors * values[:, None]) @ vectors.swapaxes(1, 2)
         across = borders[:, k:].sum(axis=3) / self.unit
-        whole[:, k:, :k], whole[:, :k, k:] = across, across.swapaxes(1, 2)
+        corner[:, k:, :k], corner[:, :k, k:] = across, across.swapaxes(1, 2)
 
     def noise(self, cells: Floats) -> Floats:
         """Return variances (d + k g,) of scores beyond the rows' own. cells: (k, k, g)."""
@@ -400,30 +400,30 @@ def diagonal_of(cells: Floats) -> Floats:
 class Curve:
     """An arrow-shaped matrix: of a curvature all entries, of a covariance those that are read.
 
-    whole: (d, d) of coefficients. border: (d, k g) of these and effects. cells: (k, k, g) of those
+    corner: (d, d) of coefficients. border: (d, k g) of these and effects. cells: (k, k, g) of those
     of each group.
     """
 
-    whole: Floats
+    corner: Floats
     border: Floats
     cells: Floats
 
     @property
     def diagonal(self) -> Floats:
         """Return (d + k g,)."""
-        return np.concatenate((np.diag(self.whole), diagonal_of(self.cells)))
+        return np.concatenate((np.diag(self.corner), diagonal_of(self.cells)))
 
     def of(self, moves: Floats) -> Any:
         """Return (...,) what a quadratic with this curvature is at moves (..., d + k g)."""
-        d = len(self.whole)
+        d = len(self.corner)
         first, last = moves[..., :d], moves[..., d:]
         across = ((first @ self.border) * last).sum(axis=-1)
-        alone = ((first @ self.whole) * first).sum(axis=-1)
+        alone = ((first @ self.corner) * first).sum(axis=-1)
         return alone + 2.0 * across + (by_blocks(self.cells, last) * last).sum(axis=-1)
 
     def against(self, covariance: "Curve") -> float:
         """Return the expected quadratic form over moves with this covariance."""
-        squares, border = (self.whole * covariance.whole).sum(), self.border * covariance.border
+        squares, border = (self.corner * covariance.corner).sum(), self.border * covariance.border
         return float(squares + 2.0 * border.sum() + (self.cells * covariance.cells).sum())
 
 
@@ -433,7 +433,7 @@ def predictor_variances(covariance: Curve, unit: float) -> Floats:
     k, _, g = covariance.cells.shape
     variances = np.zeros(g)
     for j in range(k):  # 1 and t, whose mean is 0 and whose mean square is 1
-        variances += covariance.cells[j, j] + covariance.whole[j, j] / unit**2
+        variances += covariance.cells[j, j] + covariance.corner[j, j] / unit**2
         variances += 2.0 * covariance.border[j, j * g : (j + 1) * g] / unit
     return np.asarray(np.maximum(variances, 0.0))
 
@@ -547,9 +547,9 @@ class Part:
         apart = inverse(times * cells + blurred)
         scaled = by_blocks(apart, curve.border)
         lean = times * scaled
-        schur = times * curve.whole + np.diag(noise[:d]) - times * lean @ curve.border.T
+        schur = times * curve.corner + np.diag(noise[:d]) - times * lean @ curve.border.T
         known: Floats = np.asarray(np.linalg.inv(0.5 * (schur + schur.T)), np.float64)
-        rest = curve.whole - curve.border @ lean.T
+        rest = curve.corner - curve.border @ lean.T
         tilted = scaled * noise[d:]
         first = scaled @ curve.border.T + rest @ known @ rest.T
         across = by_blocks(cells, scaled) + rest @ known @ tilted
@@ -773,7 +773,7 @@ class GroupedMixture:
             mean, spread = part.moments(law)
             d = len(self.release.place)
             means.append(self.release.place + self.release.root @ mean[:d])
-            half = np.linalg.cholesky(0.5 * (spread.whole + spread.whole.T))
+            half = np.linalg.cholesky(0.5 * (spread.corner + spread.corner.T))
             roots.append(self.release.root @ half)
         return np.array(means), np.array(roots)
 

@@ -682,7 +682,7 @@ def matrix_of(curve):
     """A curve as the matrix (d + k g, d + k g) that it is."""
     k = len(curve.cells)
     cells = np.block([[np.diag(curve.cells[i, j]) for j in range(k)] for i in range(k)])
-    return np.block([[curve.whole, curve.border], [curve.border.T, cells]])
+    return np.block([[curve.corner, curve.border], [curve.border.T, cells]])
 
 
 @pytest.mark.parametrize(
@@ -743,7 +743,7 @@ def test_a_posterior_by_an_arrow_is_that_of_the_whole_matrix(d, g, slope, within
             found, spread = part.moments(law)
             covariance = np.linalg.inv(both)
             assert np.allclose(found, middle, atol=1e-8)
-            assert np.allclose(spread.whole, covariance[:d, :d], atol=1e-9)
+            assert np.allclose(spread.corner, covariance[:d, :d], atol=1e-9)
             assert np.allclose(spread.border, covariance[:d, d:], atol=1e-9)
             assert np.allclose(spread.diagonal, np.diag(covariance), atol=1e-9)
             ours = matrix_of(spread)[d:, d:]
