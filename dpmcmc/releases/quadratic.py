@@ -691,37 +691,12 @@ class Mixture:
         return np.column_stack((coefficients, self._log_scales(moves, random)))
 
     def _log_scales(self, moves: Floats, random: RandomSource) -> Floats:
-        """Return log scales (count,) given moves (count, p) by u.
-
-        The mean square at an iterate is the squared scale plus the squared distance from there to
-        the mean, in no direction more than the rows that carry it can add, as squares are clipped.
-        How much of it the clip left is not known: a uniform part is taken off.
-        """
+        """Return log scales (count,) given moves (count, p) by u."""
         release, mean, precision = self.release, *(self.last or (0.0, 1.0))
         if not release.part:
             return np.asarray(mean + precision**-0.5 * random.normals((len(moves),)))
         weights = scales.weights(release.scales, release.taus, release.tau_sds)
-        back, squares = np.linalg.inv(release.root), np.zeros(len(moves))
-        part = random.uniforms((len(moves),))
-        scatter = moves.shape[1] / (
-            release.rows * release.tempering
-        )  # how far draws are from their mean
-        for k, weight in enumerate(weights):
-            away = moves + back @ (release.place - release.places[k])
-            if release.robust:
-                off = (self._added(away, k) - scatter) * (
-                    release.scales[0] / release.scales[k]
-                ) ** 2
-            else:
-                off = np.einsum("mp,pq,mq->m", away, release.curvature, away) / release.rows
-                off = np.maximum(off, 0.0) - scatter * max(release.inflation, LEAST_INFLATION)
-                off, part = (
-                    off * (release.residual_sd / release.scales[k]) ** 2,
-                    np.ones(len(moves)),
-                )
-            square = release.taus[k] ** 2
-            net = np.maximum(square - part * off, MIN_SQUARE_LEFT * square)
-            squares += weight * release.scales[k] ** 2 * net
+        squares = self._squares(moves, weights, random.uniforms((len(moves),)))
         noise = float(
             np.linalg.norm(weights * release.tau_sds * (release.scales * release.taus) ** 2)
         )
@@ -732,19 +707,49 @@ class Mixture:
         logs = 0.5 * np.log(squares)
         p, n = moves.shape[1], release.rows * release.tempering
         logs += (p + 1.0) / (2.0 * n)  # the mean, not the mode
-        free = float(polygamma(1, 0.5 * max(n - p, LEAST_FREE))) / 2.0  # about 1 / n, of many rows
-        if release.robust:
-            variance = (noise / release.residual_sd**2) ** 2
-            variance += scales.variance(float(release.taus[-1]), float(release.cuts[-1])) * free
-            tails = [scales.hidden(round(float(cut), 3)) for cut in release.cuts / release.taus]
-            variance += (scales.TAIL_SD * float(weights @ np.array(tails))) ** 2
-        else:
-            variance = release.square_spread * free
-            hidden = noise / release.residual_sd**2 - HIDING_NOISE
-            variance += max(hidden, 0.0) ** 2  # a square that noise hides tells no log
+        variance = self._log_variance(n - p, weights, noise)
         kept = 1.0 / (1.0 + (variance + float(np.var(logs))) * precision)
         sd = math.sqrt(variance * kept)
         return np.asarray(kept * logs + (1.0 - kept) * mean + sd * random.normals((len(moves),)))
+
+    def _squares(self, moves: Floats, weights: Floats, part: Floats) -> Floats:
+        """Return squared scales (count,) by the mean squares at the iterates.
+
+        A mean square is the squared scale plus the squared distance from the iterate to the mean,
+        in no direction more than the rows that carry it can add, as squares are clipped. How much
+        of it the clip left is not known: a uniform part (count,) is taken off. moves: (count, p).
+        """
+        release, squares = self.release, np.zeros(len(moves))
+        back = np.linalg.inv(release.root)
+        scatter = moves.shape[1] / (release.rows * release.tempering)  # of draws about their mean
+        for k, weight in enumerate(weights):
+            away = moves + back @ (release.place - release.places[k])
+            if release.robust:
+                unit = release.scales[0] / release.scales[k]
+                off = part * ((self._added(away, k) - scatter) * unit**2)
+            else:
+                off = np.einsum("mp,pq,mq->m", away, release.curvature, away) / release.rows
+                off = np.maximum(off, 0.0) - scatter * max(release.inflation, LEAST_INFLATION)
+                off = off * (release.residual_sd / release.scales[k]) ** 2
+            square = release.taus[k] ** 2
+            net = np.maximum(square - off, MIN_SQUARE_LEFT * square)
+            squares += weight * release.scales[k] ** 2 * net
+        return squares
+
+    def _log_variance(self, free: float, weights: Floats, noise: float) -> float:
+        """Return the variance of log scales beside that of moves.
+
+        free: degrees of freedom of the rows. noise: sd of that of the squared scale.
+        """
+        release = self.release
+        by_rows = float(polygamma(1, 0.5 * max(free, LEAST_FREE))) / 2.0  # about 1 / n, of many
+        relative = noise / release.residual_sd**2
+        if not release.robust:  # a square that noise hides tells no log
+            return release.square_spread * by_rows + max(relative - HIDING_NOISE, 0.0) ** 2
+        tails = [scales.hidden(round(float(cut), 3)) for cut in release.cuts / release.taus]
+        variance = relative**2
+        variance += scales.variance(float(release.taus[-1]), float(release.cuts[-1])) * by_rows
+        return variance + (scales.TAIL_SD * float(weights @ np.array(tails))) ** 2
 
     def _added(self, away: Floats, which: int) -> Floats:
         """Return (count,) what distance (count, p) from an iterate adds to its mean square.
