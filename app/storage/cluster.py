@@ -120,7 +120,7 @@ def part_sum(sealed: bytes) -> bytes:
     Raises ElsewhereError, whatever goes wrong: no message of another error leaves the worker.
     """
     try:
-        key, reader = _own()
+        key, reader = _key_and_reader()
         order: Order = key.open(sealed, ORDER)
         order.check()
         with flushed(), np.errstate(all="ignore"):
@@ -135,7 +135,7 @@ def part_sum(sealed: bytes) -> bytes:
 
 def joint_sum(sealed: bytes, *sums: bytes) -> bytes:
     """Add sealed sums on a worker; return the sealed sum. Raises ElsewhereError."""
-    key, _ = _own()
+    key, _ = _key_and_reader()
     joint: Joint = key.open(sealed, ORDER)
     pairs = zip(joint.numbers, sums, strict=True)
     total = added(key.open(each, SUM + number) for number, each in pairs)
@@ -143,7 +143,7 @@ def joint_sum(sealed: bytes, *sums: bytes) -> bytes:
 
 
 @lru_cache
-def _own() -> tuple[ClusterKey, RowReader]:
+def _key_and_reader() -> tuple[ClusterKey, RowReader]:
     """Return the key and the row reader of this worker."""
     return cluster_key(settings()), RowReader(store_of(settings()))
 
@@ -213,17 +213,17 @@ class _Sums:
         try:
             for first in range(0, self._rows, step * BRANCHES):
                 stop = min(first + step * BRANCHES, self._rows)
-                waiting.append(self._asked(names, size, change, first, stop, step))
+                waiting.append(self._requested(names, size, change, first, stop, step))
                 if len(waiting) > AHEAD:
-                    total = total + self._taken(waiting.popleft(), names, size, change)
+                    total = total + self._awaited(waiting.popleft(), names, size, change)
             while waiting:
-                total = total + self._taken(waiting.popleft(), names, size, change)
+                total = total + self._awaited(waiting.popleft(), names, size, change)
         finally:
             for request in waiting:
                 _dropped(request.future)
         return total
 
-    def _asked(
+    def _requested(
         self,
         names: Names,
         size: int,
@@ -251,7 +251,7 @@ class _Sums:
                 self._give_up(error)
         return _Asked(first, stop, until, number, future)
 
-    def _taken(
+    def _awaited(
         self, request: _Asked, names: Names, size: int, change: Callable[[Table], Floats]
     ) -> Floats:
         """Return a requested sum; compute it locally if it does not arrive in time."""

@@ -164,7 +164,7 @@ def parse(formula: str, columns: tuple[str, ...] = ()) -> Parsed:
     parts = [part for *_, name in groups for part in slashed(name)]
     taken = {unwritten(column) for part in parts for column in crossed(part)}
     others = tuple(column for column in columns if column not in taken)
-    whole, beside = _apart(_with_all_columns(formula, others))
+    whole, beside = _split_beside(_with_all_columns(formula, others))
     python_text, names = with_stand_ins(whole)
     sides = _sides(python_text)
     if groups and set(sides) == {"root"}:
@@ -172,13 +172,15 @@ def parse(formula: str, columns: tuple[str, ...] = ()) -> Parsed:
     if set(sides) == {"root"}:
         if beside is not None:
             raise SpecError(POINTER, REMEDY)
-        return Parsed(None, _kept(sides["root"], "root", python_text, names))
+        return Parsed(None, _remaining_terms(sides["root"], "root", python_text, names))
     if set(sides) != {"lhs", "rhs"} or len(sides["lhs"]) != 1:
         raise SpecError(POINTER, REMEDY)
     response = _terms(sides["lhs"], names)[0]
     if len(response) != 1:
         raise SpecError(POINTER, "the response must be one column")
-    return Parsed(response[0], _kept(sides["rhs"], "rhs", python_text, names), groups, beside)
+    return Parsed(
+        response[0], _remaining_terms(sides["rhs"], "rhs", python_text, names), groups, beside
+    )
 
 
 def _without_groups(formula: str) -> tuple[str, tuple[tuple[str, str, str], ...]]:
@@ -196,7 +198,7 @@ def _without_groups(formula: str) -> tuple[str, tuple[tuple[str, str, str], ...]
     return left + tilde + right, tuple(groups)
 
 
-def _apart(formula: str) -> tuple[str, Token | None]:
+def _split_beside(formula: str) -> tuple[str, Token | None]:
     """Return a formula without what stands behind | on its left side, and that."""
     left, tilde, right = formula.partition("~")
     at = _WORDS.sub(lambda match: "c" * len(match[0]), left).find("|")
@@ -227,7 +229,9 @@ def _sides(python_text: str) -> dict[str, Any]:
     return sides
 
 
-def _kept(side: Any, key: str, python_text: str, names: dict[str, str]) -> tuple[Term, ...]:
+def _remaining_terms(
+    side: Any, key: str, python_text: str, names: dict[str, str]
+) -> tuple[Term, ...]:
     """Return the terms that are left after those that `-` takes away.
 
     A name has a stand-in for each place, so that x:x and x + x can be refused: no term equals

@@ -526,7 +526,7 @@ class StoredRelease:
         stored = self._stored
         if not isinstance(stored, Quadratic):
             return ()
-        pulls, ratios = prior_conflict.pulls(stored, mean, stored.held(mean, precision))
+        pulls, ratios = prior_conflict.pulls(stored, mean, stored.prior_precisions(mean, precision))
         named = {*named, *self._held_by()}
         pulls *= [name not in named for name in self.parameters[: len(pulls)]]
         worst = [int(k) for k in np.argsort(-pulls) if pulls[k] > 0.0]
@@ -544,7 +544,7 @@ class StoredRelease:
         if link is None or not isinstance(stored, Quadratic | Variational):
             return ()
         if isinstance(stored, Quadratic):
-            precision = stored.held(mean, precision)
+            precision = stored.prior_precisions(mean, precision)
         posterior = few_events.normal(stored, mean, precision)
         return few_events.problems(stored, self._design, link, posterior)
 
@@ -591,7 +591,7 @@ class StoredRelease:
             return None
         mean, precision = self._prior
         if isinstance(self._stored, Quadratic):
-            precision = self._stored.held(mean, precision)
+            precision = self._stored.prior_precisions(mean, precision)
         return mean, precision
 
     def _whitened_difference(self, coefficients: Floats) -> Floats:

@@ -134,7 +134,7 @@ class RowLayers:
     rows: float
     reach: Reach | None = None
 
-    def left(self, clips: Floats) -> tuple[Floats, Floats]:
+    def cut_off(self, clips: Floats) -> tuple[Floats, Floats]:
         """Return means and sds (m,) of the score length that clips (m,) cut off.
 
         The means are no less than those without any assumption on hidden layers, less some sds of
@@ -143,7 +143,7 @@ class RowLayers:
         beyond, doubt = self.scores.beyond(clips), self.scores.doubt(clips)
         if self.reach is None:
             return beyond, doubt
-        bound, bound_sd = self.reach.left(clips)
+        bound, bound_sd = self.reach.cut_off(clips)
         return np.maximum(beyond, bound - LIKELY_SDS * bound_sd), doubt
 
     def unseen(self, clips: Floats) -> Floats:
@@ -327,7 +327,7 @@ class Clips:
         minus = MINUS_PART * curve if self.minus else 0.0
         return Caps(score, curve, score * score, self.cut**2, self.parts, minus)
 
-    def whole(self, sums: Sums) -> Sums:
+    def completed(self, sums: Sums) -> Sums:
         """Return sums with the curvature that clips cut off, added evenly to all directions."""
         more = sums.rows * self.curve * np.eye(self.size)
         return replace(sums, curvature=sums.curvature + more)
@@ -412,7 +412,7 @@ def choose(
     each = 2.0 * math.sqrt(size / (layers.rows * parts[0])) * pooled
     first, last = layers.scores.ends[[0, -1]]
     tried = np.geomspace(min(max(first, least), last), last, NUM_TRIED)
-    cut_off = ONE_SIDED * np.hypot(*layers.left(tried))
+    cut_off = ONE_SIDED * np.hypot(*layers.cut_off(tried))
     unseen = layers.unseen(tried)
     of_row = max(1.0, layers.scores.squared())
     variance = (each * tried) ** 2 + cut_off**2 * layers.rows

@@ -307,7 +307,9 @@ def settle(options: DpViOptions, facts: Facts, noise_multiplier: float) -> DpViO
     filled = replace(options, num_far=far, num_directions=d)
     clip = options.gradient_clip
     if clip is None:
-        clip = min(max(QUIET / _each(filled, facts, noise_multiplier), LEAST_CLIP), MOST_CLIP)
+        clip = min(
+            max(QUIET / _noise_of_scores(filled, facts, noise_multiplier), LEAST_CLIP), MOST_CLIP
+        )
     if not LEAST_CLIP <= clip <= WIDEST_CLIP:
         raise SpecError(
             "/sampler/gradient_clip", f"must be between {LEAST_CLIP:g} and {WIDEST_CLIP:g}"
@@ -315,7 +317,7 @@ def settle(options: DpViOptions, facts: Facts, noise_multiplier: float) -> DpViO
     return replace(filled, gradient_clip=clip)
 
 
-def _each(options: DpViOptions, facts: Facts, noise_multiplier: float) -> float:
+def _noise_of_scores(options: DpViOptions, facts: Facts, noise_multiplier: float) -> float:
     """Return the noise of both last scores, in posterior sds, at a clip of one mean length."""
     z = _multipliers(_rounds(options, noise_multiplier)[-1], 1)[0] / math.sqrt(2.0)
     d, known = len(facts.prior), facts.assumptions
@@ -325,7 +327,7 @@ def _each(options: DpViOptions, facts: Facts, noise_multiplier: float) -> float:
 def sd_inflation(options: DpViOptions, facts: Facts, noise_multiplier: float) -> Floats:
     """Return the inflation (d,) of the sd by noise: expected sd of draws over the posterior's."""
     precision = facts.assumptions.guess.precision
-    noise = _each(options, facts, noise_multiplier) * (options.gradient_clip or 1.0)
+    noise = _noise_of_scores(options, facts, noise_multiplier) * (options.gradient_clip or 1.0)
     extra = BLUNT * noise**2
     likelihood = (precision - np.diag(facts.prior)) / (1.0 + extra)
     wide = np.diag(np.linalg.inv(np.diag(facts.prior) + likelihood))

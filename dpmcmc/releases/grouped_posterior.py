@@ -139,7 +139,10 @@ class Arrow(Record):
         they were. rows: (g,), curvatures. With a log link half the variance more stands for a
         predictor so much larger; with a logit link a predictor counts (1 + .346 v)^-.5 times.
         """
-        coefficients, effects = np.zeros(len(self.place)), np.zeros((self.each, len(variances)))
+        coefficients, effects = (
+            np.zeros(len(self.place)),
+            np.zeros((self.per_group, len(variances))),
+        )
         if self.link == "log":
             effects[0] = 0.5 * (self.averaged**2 - variances)
             return coefficients, effects.ravel()
@@ -174,7 +177,7 @@ class Arrow(Record):
         return replace(
             moved,
             curvature=mean * self.curvature,
-            border=np.tile(less, self.each) * self.border,
+            border=np.tile(less, self.per_group) * self.border,
             cell_curvature=np.tile(less, len(self.cell_curvature) // len(less))
             * self.cell_curvature,
             sds=self.sds * np.array([1.0, 1.0, mean, mean, mean]),
@@ -183,18 +186,18 @@ class Arrow(Record):
     @property
     def size(self) -> tuple[int, int]:
         """Numbers of coefficients and of groups."""
-        return len(self.place), len(self.effects) // self.each
+        return len(self.place), len(self.effects) // self.per_group
 
     @property
-    def each(self) -> int:
+    def per_group(self) -> int:
         """Number of effects of a group."""
         return 2 if self.slope else 1
 
     @property
     def turn(self) -> Floats:
         """Return (k, k): effects by the columns of the design are this times those by (1, t)."""
-        kept = [0, self.slope][: self.each]
-        return np.asarray(self.unit * self.root[kept][:, : self.each])
+        kept = [0, self.slope][: self.per_group]
+        return np.asarray(self.unit * self.root[kept][:, : self.per_group])
 
     @property
     def prior(self) -> Prior:
@@ -202,8 +205,8 @@ class Arrow(Record):
         if self.within:
             sds, dfs = (self.outer_sd, self.prior_sd), (self.outer_df, self.df)
             return Prior(sds, dfs, False, self.within)
-        scales = (self.prior_sd, self.slope_sd)[: self.each]
-        return Prior(scales, (self.df, self.slope_df)[: self.each], self.related)
+        scales = (self.prior_sd, self.slope_sd)[: self.per_group]
+        return Prior(scales, (self.df, self.slope_df)[: self.per_group], self.related)
 
     def with_prior_of(self, number: int, scale: float, df: float) -> "Arrow":
         """Return the release with another half-t prior of an sd; half normal where df is 0.
@@ -223,7 +226,7 @@ class Arrow(Record):
         """
         d, g = self.size
         of_groups = self.cell_curvature.reshape(-1, g)[i + j]  # of pairs (0, 0), (0, 1), (1, 1)
-        border = self.border.reshape(d, self.each, g) * self.unit
+        border = self.border.reshape(d, self.per_group, g) * self.unit
         by_border = float(self.sds[3]) * self.unit
         numbers, sds = [of_groups, border[i, j]], [float(self.sds[4]), by_border]
         if i != j:
@@ -237,14 +240,14 @@ class Arrow(Record):
 
         Where random is None they are about the mean of these.
         """
-        d, k, g = len(self.place), self.each, self.size[1]
+        d, k, g = len(self.place), self.per_group, self.size[1]
         cells = self._cells(count, random)
         borders = np.empty((count, d, k, g))
         corners = np.zeros((count, d, d))
         borders[:, :k] = cells / self.unit
         corners[:, :k, :k] = cells.sum(axis=3) / self.unit**2
         if d > k:
-            self._others(corners, borders, cells, random)
+            self._fill_others(corners, borders, cells, random)
         return [
             Curve(*each)
             for each in zip(corners, borders.reshape(count, d, k * g), cells, strict=True)
@@ -257,13 +260,13 @@ class Arrow(Record):
         much they are seen to differ.
         """
         sizes = self._sizes(count, random)
-        if self.each == 1:
+        if self.per_group == 1:
             return sizes[:, None, None, :]
         shape, rows = sizes.shape, self.seen_cells()[0]
         known = max(float((rows**2).sum()), 1e-300)
         across, noise = self.seen_cells(0, 1)
         apart = max(float((across**2).sum()) - len(across) * noise**2, 0.0) / known
-        kept = _kept(sizes**2 * apart, noise)
+        kept = _shrinkage(sizes**2 * apart, noise)
         across = kept * across
         if random is not None:
             across = across + np.sqrt(kept) * noise * random.normals(shape)
@@ -275,7 +278,7 @@ class Arrow(Record):
         away = square - moved - usual * sizes
         middle = square - across.mean(axis=0) ** 2 / sizes.mean(axis=0) - usual * rows
         wide = max(float((middle**2).sum()) - len(middle) * noise**2, 0.0) / known
-        kept = _kept(sizes**2 * wide, noise)
+        kept = _shrinkage(sizes**2 * wide, noise)
         within = usual * sizes + kept * away
         if random is not None:
             within = within + np.sqrt(kept) * noise * random.normals(shape)
@@ -305,7 +308,7 @@ class Arrow(Record):
             cells[:, k] = grid[np.minimum(at, SIZES - 1)]
         return cells
 
-    def _others(
+    def _fill_others(
         self, corner: Floats, borders: Floats, cells: Floats, random: RandomSource | None
     ) -> None:
         """Fill in what corners and borders have of covariates beside the first k.
@@ -313,7 +316,7 @@ class Arrow(Record):
         Covariates of rows of a group have a line of their own in (1, t), so that no group's part is
         more than its rows can have, and what is left within groups is positive.
         """
-        d, k, count, noise = len(self.place), self.each, len(corner), float(self.sds[3])
+        d, k, count, noise = len(self.place), self.per_group, len(corner), float(self.sds[3])
         border = self.border.reshape(d, k, -1)[k:]
         within = np.repeat(self.curvature[None, k:, k:], count, axis=0)
         if random is not None:
@@ -330,7 +333,7 @@ class Arrow(Record):
             noises = np.broadcast_to(noises, sizes.shape)[:, None]
             squares = np.maximum((noisy**2 - noises**2).mean(axis=0).sum(axis=1), 0.0)
             apart = squares / max(float((sizes**2).mean(axis=0).sum()), 1e-300)
-            kept = _kept(sizes[:, None] ** 2 * apart[:, None], noises)
+            kept = _shrinkage(sizes[:, None] ** 2 * apart[:, None], noises)
             drawn = kept * noisy
             if random is not None:
                 drawn = drawn + np.sqrt(kept) * noises * random.normals(drawn.shape)
@@ -386,7 +389,7 @@ class Arrow(Record):
         return GroupedMixture(self, parts, last, random)
 
 
-def _kept(spread: Floats, noise: Any) -> Floats:
+def _shrinkage(spread: Floats, noise: Any) -> Floats:
     """Return what is kept of numbers that noise hides. spread: their variances without it."""
     return np.asarray(spread / (spread + noise**2))
 
@@ -543,7 +546,7 @@ class Part:
         (d,) of coefficients. laws: that are tried; those that this curvature tells, where None."""
         d, power = len(arrow.place), arrow.tempering
         noise, cells = arrow.noise(curve.cells), curve.cells
-        blurred = np.eye(arrow.each)[:, :, None] * noise[d:].reshape(arrow.each, 1, -1)
+        blurred = np.eye(arrow.per_group)[:, :, None] * noise[d:].reshape(arrow.per_group, 1, -1)
         apart = inverse(times * cells + blurred)
         scaled = by_blocks(apart, curve.border)
         lean = times * scaled
@@ -597,7 +600,7 @@ class Part:
         core[:d, :d], core[d:, d:] = self.known, -np.linalg.inv(self.inner)
         return np.concatenate((self.tilted, self.across)), core
 
-    def _held(self, laws: Floats) -> Floats:
+    def _law_precisions(self, laws: Floats) -> Floats:
         """Return (n, k, k), precisions of effects by (1, t), of laws (n, h)."""
         turn = self.arrow.turn
         return np.asarray(turn.T @ self.arrow.prior.precisions(laws) @ turn)
@@ -605,7 +608,7 @@ class Part:
     def of_effects(self, law: Floats, *, coefficients: bool = False) -> Effects:
         """Return effects' normals given their law (h,). coefficients: whether given these too."""
         rows, core = (self.tilted, self.known) if coefficients else self._directions()
-        held = self._held(law[None])
+        held = self._law_precisions(law[None])
         q = self.own + held[0][:, :, None]
         if not self.arrow.within:
             return Effects(q, rows, core)
@@ -633,7 +636,7 @@ class Part:
         """Return (n,) log likelihoods of laws (n, h), up to a constant; some may be no number."""
         rows, core = self._directions()
         (r, _), (k, _, g) = rows.shape, self.own.shape
-        held = self._held(laws)
+        held = self._law_precisions(laws)
         variances = inverse(np.moveaxis(self.own + held[..., None], 0, 2))  # (k, k, n, g)
         first, second = np.triu_indices(r)
         apart = rows.reshape(r, k, g)
@@ -769,7 +772,7 @@ class GroupedMixture:
     def parts(self) -> tuple[Floats, Floats]:
         """Return (means (k, d), roots (k, d, d)) of coefficients, each given a law of effects."""
         means, roots = [], []
-        for part, law in self._each():
+        for part, law in self._parts_with_laws():
             mean, spread = part.moments(law)
             d = len(self.release.place)
             means.append(self.release.place + self.release.root @ mean[:d])
@@ -777,7 +780,7 @@ class GroupedMixture:
             roots.append(self.release.root @ half)
         return np.array(means), np.array(roots)
 
-    def _each(self) -> list[tuple[Part, Floats]]:
+    def _parts_with_laws(self) -> list[tuple[Part, Floats]]:
         """Return parts with laws of effects, evenly over their posterior: the same in each call."""
         each = -(-PARTS // len(self.of))
         levels = (np.arange(each) + 0.5) / each
@@ -803,7 +806,7 @@ class GroupedMixture:
 
     def completed(self, coefficients: Floats, which: Any, random: RandomSource) -> Floats:
         """Return positions (n, p), completing coefficients (n, d) of the parts of `parts`."""
-        release, every = self.release, self._each()
+        release, every = self.release, self._parts_with_laws()
         which, d = np.asarray(which), len(self.release.place)
         out: Floats | None = None
         moves = np.linalg.solve(release.root, (coefficients - release.place).T).T
@@ -828,10 +831,10 @@ class GroupedMixture:
         if self.last is not None:
             away = np.concatenate((moves, effects - release.effects), axis=1)
             columns.append(self._log_scales(part, away, random)[:, None])
-        turned = release.turn @ effects.reshape(len(effects), release.each, -1)
+        turned = release.turn @ effects.reshape(len(effects), release.per_group, -1)
         turned = turned.reshape(effects.shape)
         if release.within:
-            turned = _apart(turned, laws, release, random)
+            turned = _split_effects(turned, laws, release, random)
         return np.concatenate((*columns, laws, turned), axis=1)
 
     def _log_scales(self, part: Part, away: Floats, random: RandomSource) -> Floats:
@@ -849,7 +852,7 @@ class GroupedMixture:
         return np.asarray(kept * logs + (1 - kept) * mean + math.sqrt(variance * kept) * normals)
 
 
-def _apart(effects: Floats, laws: Floats, arrow: Arrow, random: RandomSource) -> Floats:
+def _split_effects(effects: Floats, laws: Floats, arrow: Arrow, random: RandomSource) -> Floats:
     """Return draws (n, outer + g) of the effects of outer groups, and of groups within these.
 
     effects: (n, g) of both together, which rows tell. laws: (n, 2).
@@ -879,7 +882,7 @@ def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judged:
     turn = np.linalg.inv(arrow.turn)
     differ = np.diag(turn @ np.linalg.inv(arrow.prior.precisions(law[None])[0]) @ turn.T)
     cells = diagonal_of(curve.cells)
-    known = (cells**2 / (times * cells + noise[d:])).reshape(arrow.each, g)
+    known = (cells**2 / (times * cells + noise[d:])).reshape(arrow.per_group, g)
     stands = known * differ[:, None] >= 1.0
     sizes, sd = arrow.seen_cells()
     hidden = g - int((stands[0] & (sizes >= CLEAR * sd)).sum())

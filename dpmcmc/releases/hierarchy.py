@@ -81,10 +81,10 @@ class Curves:
         sds = np.repeat(0.3 * self.scales[None], len(whole), axis=0)
         for _ in range(1 if count == 1 else STEPS if random is None else SWEEPS):
             for s in range(count):
-                sds[:, s] = self._one(s, sds, whole, pulled, random)
+                sds[:, s] = self._given_others(s, sds, whole, pulled, random)
         return sds
 
-    def _one(
+    def _given_others(
         self, s: int, sds: Floats, whole: Floats, pulled: Floats, random: RandomSource | None
     ) -> Floats:
         """Return draws or means (k,) of an sd given the others (k, s)."""

@@ -929,7 +929,7 @@ class _Path:
         problem, p = self._problem, self._problem.size
         spread = self._covering()
         numbers = problem.data.rows * p
-        parts = self._own(spread).map(partial(_row_sizes, p, loops_for(numbers)))
+        parts = self._unclipped(spread).map(partial(_row_sizes, p, loops_for(numbers)))
         squares = self._family.has_scale and not (self._family.link == "identity" and problem.fixed)
         gaps = problem.data.gaps
         longest = math.inf
@@ -994,16 +994,16 @@ class _Path:
         )
         return longest * self._most_of_rows
 
-    def _own(self, spread: Floats) -> Blocks[Block]:
+    def _unclipped(self, spread: Floats) -> Blocks[Block]:
         """Return the model's own statistics of each block, without weights or clips: see Look."""
-        return self._blocks(Look.own, self._look(UNCUT, UNCUT, UNCUT, spread))
+        return self._blocks(Look.unclipped, self._look(UNCUT, UNCUT, UNCUT, spread))
 
     def _query_model(self, z: float, clips: Clips) -> Iterate:
         """Release the model's own sums at the current point. Privacy: one Gaussian(z) event."""
         problem, p = self._problem, self._problem.size
         spread = self._covering()
         gaps = problem.data.gaps
-        caps, blocks = clips.caps(), self._own(spread)
+        caps, blocks = clips.caps(), self._unclipped(spread)
         if is_measured(self._family) and not is_skewed(self._family):
             blocks = blocks.map(partial(_scale_kept, caps.score))
         sums = release(blocks, p, problem.rows, caps, z, self._random, gaps=gaps)
@@ -1011,7 +1011,7 @@ class _Path:
         return Iterate(
             self._place,
             self._root,
-            clips.whole(sums),
+            clips.completed(sums),
             self._scale,
             clips.length,
             clips.cut,
@@ -1045,7 +1045,7 @@ class _Path:
         faithful = mean and self._family.quadratic and not self._problem.fixed
         caps, clip, cut = self._cuts.caps(self._rows, z, pooled, square, rough, faithful=faithful)
         spread = self._spread(mean=mean)
-        blocks = self._blocks(Look.cut, self._look(caps.score, caps.curvature, cut, spread))
+        blocks = self._blocks(Look.clipped, self._look(caps.score, caps.curvature, cut, spread))
         gaps = problem.data.gaps
         sums = release(blocks, p, problem.rows, caps, z, self._random, gaps=gaps)
         self._rows = sums.rows
@@ -1154,7 +1154,7 @@ class Look:
     unit_rows: int
     mean_rows: float
 
-    def own(self, rows: HeldRows) -> Block:
+    def unclipped(self, rows: HeldRows) -> Block:
         """Return the model's own statistics of rows, unclipped and unweighted.
 
         Their noise is the variance of the score itself, whatever the model says. A row that stands
@@ -1173,7 +1173,7 @@ class Look:
             each = score.array() / np.sqrt(np.maximum(copies, MIN_WEIGHT))
         return Block(score, roots, (each,), terms.square, rows.counted, minus)
 
-    def cut(self, rows: HeldRows) -> Block:
+    def clipped(self, rows: HeldRows) -> Block:
         """Return the clipped and weighted statistics of rows."""
         x, jacobians, terms = self._terms(rows)
         block = Block(

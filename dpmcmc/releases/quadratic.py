@@ -443,7 +443,7 @@ class Quadratic(Record):
         means = (roots @ (turned(roots) @ pulled[..., None]))[..., 0]
         return Mixture(self, (means - self.place) @ back.T, back @ roots, mixture.last, sds)
 
-    def held(self, mean: Floats, precision: Floats) -> Floats:
+    def prior_precisions(self, mean: Floats, precision: Floats) -> Floats:
         """Return prior precisions (d,), those of smooths by the mean of their sds. Free.
 
         mean, precision: (d,) of the priors of all. By the released curvature as it is.
@@ -641,11 +641,11 @@ class Mixture:
 
     def parts(self) -> tuple[Floats, Floats]:
         """Return (means (k, p), roots (k, p, p)) of the coefficients, without the log scale."""
-        means, roots = self._all()
+        means, roots = self._by_coefficients()
         last = len(means[0]) - self.release.log_scale
         return means[:, :last], roots[:, :last]
 
-    def _all(self) -> tuple[Floats, Floats]:
+    def _by_coefficients(self) -> tuple[Floats, Floats]:
         """Return means and roots by u of the coefficients, in the mixture's coordinates."""
         root = self.release.root
         return self.release.place + self.means @ root.T, np.asarray(root @ self.roots)
@@ -677,7 +677,7 @@ class Mixture:
     def _completed(self, coefficients: Floats, which: Any, random: RandomSource) -> Floats:
         """Return positions (n, d) without sds of smooths."""
         if self.release.log_scale:
-            means, roots = self._all()
+            means, roots = self._by_coefficients()
             covariances, normals = roots @ turned(roots), random.normals((len(coefficients),))
             gains = np.linalg.solve(covariances[:, :-1, :-1], covariances[:, :-1, -1:])[..., 0]
             variances = covariances[:, -1, -1] - (gains * covariances[:, -1, :-1]).sum(axis=1)

@@ -159,7 +159,7 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
         short=_wrong(release, _fault(short)),
         lasting=_fault(short),
         fault=fault,
-        more=_more(release, step, precision) if fault in OF_NOISE else None,
+        more=_enough_precision(release, step, precision) if fault in OF_NOISE else None,
     )
 
 
@@ -197,7 +197,7 @@ def _clear(release: Quadratic, step: Floats, precision: Floats | None) -> tuple[
     return enough, wide, release.unseen > MAX_UNSEEN
 
 
-def _more(release: Quadratic, step: Floats, precision: Floats | None) -> float | None:
+def _enough_precision(release: Quadratic, step: Floats, precision: Floats | None) -> float | None:
     """Return the factor of noise precision at which it is reliable; None if there is none.
 
     Released values are taken for what the rows say, and only their noise is less.
@@ -395,7 +395,7 @@ def _variances(release: Quadratic, vectors: Floats, values: Floats) -> Floats:
     if release.smooth is None:
         return np.asarray(((release.root @ vectors) ** 2 / values).sum(axis=1))
     p, root = len(release.place), release.root
-    held = release.held(release.place, np.full(p, TINY))
+    held = release.prior_precisions(release.place, np.full(p, TINY))
     total = (vectors * values) @ vectors.T + root.T @ (held[:, None] * root)
     return np.asarray(np.einsum("pi,pi->p", root @ np.linalg.inv(total), root))
 

@@ -65,7 +65,7 @@ class Reach:
     part: Floats
     sd: Floats
 
-    def left(self, clips: Floats) -> tuple[Floats, Floats]:
+    def cut_off(self, clips: Floats) -> tuple[Floats, Floats]:
         """Return upper bounds (m,) of the mean of max(length - clip, 0), and sds of their noise.
 
         Longer rows count as those of the last length. A layer that a clip is in is fuller where it
@@ -83,7 +83,7 @@ class Reach:
         As parts of what there is between a clip and the last length they grow no more with the
         clip, so that each is a bound of those that follow.
         """
-        bounds, sds = self.left(clips)
+        bounds, sds = self.cut_off(clips)
         room = np.maximum(self.last - clips, 0.0)
         part = (np.maximum(bounds, 0.0) + EXCLUDED * sds) / np.maximum(room, TINY)
         return np.asarray(np.minimum.accumulate(part) * room)

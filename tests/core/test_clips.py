@@ -176,7 +176,7 @@ def test_the_reach_is_what_clips_leave_out_where_there_is_no_noise():
     for tail in TAILS:
         lengths = TAILS[tail](np.random.default_rng(8))
         told, cuts = reached(lengths, 1e-3, 12.0), np.array([2.1, 3.0, 6.0, 9.0])
-        found, _ = told.reach.left(cuts)
+        found, _ = told.reach.cut_off(cuts)
         left = [float(np.maximum(lengths - cut, 0.0).mean()) for cut in cuts]
         assert found == pytest.approx(left, abs=1e-2, rel=0.1)
         assert (told.unseen(cuts) >= np.array(left) - 2e-3).all()
@@ -201,9 +201,9 @@ def test_nothing_is_excluded_by_less_than_three_sds():
 def test_layers_by_their_width_say_more_of_the_sum_than_equal_ones(monkeypatch):
     """What they hold together, which moves an answer, has the noise of one number for all."""
     lengths = np.full(20_000, 0.7)
-    by_width = reached(lengths, 20.0, 20.0).reach.left(np.array([3.0]))[1][0]
+    by_width = reached(lengths, 20.0, 20.0).reach.cut_off(np.array([3.0]))[1][0]
     monkeypatch.setattr(reach, "MOST_PART", reach.LEAST_PART)
-    equal = reached(lengths, 20.0, 20.0).reach.left(np.array([3.0]))[1][0]
+    equal = reached(lengths, 20.0, 20.0).reach.cut_off(np.array([3.0]))[1][0]
     assert by_width < 0.8 * equal
 
 
@@ -270,7 +270,7 @@ def test_a_person_reaches_as_far_as_rows_together_can(mean_rows):
     eye = Whitening(np.eye(1), np.eye(1), 0.0, np.zeros((1, 1)))
     path = newton_path._Path(problem, eye, Seeded(1))
     path._root = 0.5 * np.eye(1)  # in which a mean person's information is 1
-    score = path._own(path._covering()).map(lambda block: np.abs(block.vectors).max(axis=1))
+    score = path._unclipped(path._covering()).map(lambda block: np.abs(block.vectors).max(axis=1))
     longest = score.total()[0]
     assert longest == pytest.approx(12.0 * 3.0 / mean_rows)
     assert longest <= path._longest()

@@ -323,11 +323,11 @@ def test_the_verdict_knows_what_holds_a_curve(fit):
     """Directions that rows hardly tell are held by the prior of smooth curves, not by the rows."""
     stored = fit.release._stored
     p = len(stored.place)
-    held = stored.held(np.zeros(p), np.ones(p))
+    held = stored.prior_precisions(np.zeros(p), np.ones(p))
     (smooth,) = fit.design.smooths
     assert (held[list(smooth.penalised)] > 0.1).all()
     assert (np.delete(held, smooth.penalised) == 1.0).all()
-    assert (replace(stored, smooth=None).held(np.zeros(p), np.ones(p)) == 1.0).all()
+    assert (replace(stored, smooth=None).prior_precisions(np.zeros(p), np.ones(p)) == 1.0).all()
 
 
 @pytest.mark.parametrize("family", ["linear", "poisson"])

@@ -1526,7 +1526,7 @@ RELEASING = (
     Bug(
         "layers count by their number, and not by how wide they are",
         "dpmcmc/releases/reach.py",
-        "Reach.left",
+        "Reach.cut_off",
         "self.part @ wide",
         "self.part @ np.sign(wide)",
         f"{CLIPS}::test_the_reach_is_what_clips_leave_out_where_there_is_no_noise",

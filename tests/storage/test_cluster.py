@@ -294,7 +294,7 @@ def test_neither_rows_nor_sums_nor_keys_are_on_the_wire_or_the_disk(kept, three)
 def own(kept, monkeypatch):
     key = ClusterKey(secrets.token_bytes(32))
     reader = RowReader(LocalStore(kept.folder / "datasets"))
-    monkeypatch.setattr(clusters, "_own", lambda: (key, reader))
+    monkeypatch.setattr(clusters, "_key_and_reader", lambda: (key, reader))
     return key
 
 

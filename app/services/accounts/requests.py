@@ -64,7 +64,7 @@ def create(
 
     once: the request, where it is not to ask twice when it is sent again.
     """
-    if once is not None and (earlier := _made(services, caller, once)) is not None:
+    if once is not None and (earlier := _made_before(services, caller, once)) is not None:
         return earlier
     try:
         with services.sessions.write() as session:
@@ -96,12 +96,12 @@ def create(
             notices.write(services.settings, session, row)
             return row
     except IntegrityError:
-        if once is not None and (earlier := _made(services, caller, once)) is not None:
+        if once is not None and (earlier := _made_before(services, caller, once)) is not None:
             return earlier  # by the same request, sent twice at once
         raise
 
 
-def _made(services: Services, caller: Caller, once: Once) -> AccessRequestRow | None:
+def _made_before(services: Services, caller: Caller, once: Once) -> AccessRequestRow | None:
     """Return the request that this idempotency key created before, or None."""
     with services.sessions.read() as session:
         earlier = once.made(session, caller)

@@ -120,7 +120,7 @@ class SignIn:
 
     async def begin(self, then: str) -> tuple[str, str]:
         """Return the provider's URL and the browser's cookie. Raises SignInError."""
-        return await self._apart(lambda: self._begun(then))
+        return await self._in_threads(lambda: self._begun(then))
 
     async def finish(
         self, cookie: str, query: Fields, address: str | None, label: str, lasts: timedelta
@@ -129,14 +129,14 @@ class SignIn:
 
         cookie: of `begin`; address: where the request came from; lasts: the longest session.
         """
-        return await self._apart(lambda: self._finished(cookie, query, address, label, lasts))
+        return await self._in_threads(lambda: self._finished(cookie, query, address, label, lasts))
 
     async def renew(self, key: str) -> bool:
         """Renew a session at the provider, and return whether it continues."""
         until = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < until:
             try:
-                goes_on = await self._apart(lambda: self._renewed(key))
+                goes_on = await self._in_threads(lambda: self._renewed(key))
             except SignInError:
                 return False
             if goes_on is not None:
@@ -147,18 +147,18 @@ class SignIn:
     async def leave(self, key_id: str) -> str | None:
         """Delete a session. Returns the provider's logout URL, if there is one."""
         try:
-            return await self._apart(lambda: self._left(key_id))
+            return await self._in_threads(lambda: self._signed_out(key_id))
         except SignInError:
             return None
 
     async def end(self, logout_token: str) -> bool:
         """End the sessions named in a logout token; return whether the token is valid."""
         try:
-            return await self._apart(lambda: self._ended(logout_token))
+            return await self._in_threads(lambda: self._ended(logout_token))
         except SignInError:
             return False
 
-    async def _apart(self, function: Callable[[], Result]) -> Result:
+    async def _in_threads(self, function: Callable[[], Result]) -> Result:
         """Run a function that may wait for the provider in a separate thread pool."""
         if self._inside >= AT_ONCE:
             raise SignInError("unavailable")
@@ -177,7 +177,7 @@ class SignIn:
         query = {
             "response_type": "code",
             "client_id": self._settings.oidc_client_id,
-            "redirect_uri": self._own(CALLBACK),
+            "redirect_uri": self._url_of(CALLBACK),
             "scope": self._settings.oidc_scopes,
             "state": attempt.derived("state"),
             "nonce": attempt.derived("nonce"),
@@ -210,7 +210,7 @@ class SignIn:
         sent = {
             "grant_type": "authorization_code",
             "code": code,
-            "redirect_uri": self._own(CALLBACK),
+            "redirect_uri": self._url_of(CALLBACK),
             "code_verifier": attempt.derived("verifier"),
         }
         tokens = self._checked(self._exchanged(sent), attempt.derived("nonce"))
@@ -403,7 +403,7 @@ class SignIn:
         lasting = joined.where(which, KeyRow.revoked_at.is_(None), UserRow.disabled_at.is_(None))
         return lasting.with_for_update(of=ProviderSessionRow)
 
-    def _left(self, key_id: str) -> str | None:
+    def _signed_out(self, key_id: str) -> str | None:
         """Delete a session and return the provider's logout URL, in this thread."""
         try:
             identifier = UUID(key_id)
@@ -417,7 +417,7 @@ class SignIn:
         query = {
             "id_token_hint": self._opened(identifier, row.sealed).get("id_token", ""),
             "client_id": self._settings.oidc_client_id,
-            "post_logout_redirect_uri": self._own(LANDING),
+            "post_logout_redirect_uri": self._url_of(LANDING),
         }
         if "end_session_endpoint" not in self._discovered():
             return None
@@ -468,7 +468,7 @@ class SignIn:
         kept: dict[str, str] = json.loads(text) if text else {}
         return kept
 
-    def _own(self, path: str) -> str:
+    def _url_of(self, path: str) -> str:
         """Return the absolute URL of a path of this service."""
         return self._settings.public_url.rstrip("/") + path
 

@@ -48,7 +48,7 @@ def create(
     once: the request, where it is not to make another user when it is sent again. expires_at: when
     the key ends.
     """
-    if once is not None and (earlier := _made(services, caller, once)) is not None:
+    if once is not None and (earlier := _made_before(services, caller, once)) is not None:
         return earlier
     try:
         with services.sessions.write() as session:
@@ -64,13 +64,15 @@ def create(
                 named["expires_at"] = expires_at.isoformat()
             note(session, caller, "user.create", user.id, user_id=user.id, **named)
     except IntegrityError:
-        if once is not None and (earlier := _made(services, caller, once)) is not None:
+        if once is not None and (earlier := _made_before(services, caller, once)) is not None:
             return earlier  # by the same request, sent twice at once
         raise Refusal(409, "name_taken", "There is a user of this name.") from None
     return user, key, token
 
 
-def _made(services: Services, caller: Caller, once: Once) -> tuple[UserRow, KeyRow, str] | None:
+def _made_before(
+    services: Services, caller: Caller, once: Once
+) -> tuple[UserRow, KeyRow, str] | None:
     """Return the user that an idempotent request created before. Raises Refusal 409 or 422."""
     with services.sessions.read() as session:
         record = once.made(session, caller)

@@ -38,7 +38,7 @@ def quote(events: Sequence[Event], delta: float) -> dict[str, Any]:
     return answer
 
 
-def _held(event: Event) -> list[Event]:
+def _directly_inside(event: Event) -> list[Event]:
     """Return the events directly inside an event."""
     inner = getattr(event, "events", None) or (getattr(event, "event", None),)
     return [event for event in inner if event is not None]
@@ -47,7 +47,7 @@ def _held(event: Event) -> list[Event]:
 def _within(event: Event) -> Iterator[Event]:
     """Yield an event and all events inside it."""
     yield event
-    for inner in _held(event):
+    for inner in _directly_inside(event):
         yield from _within(inner)
 
 
@@ -55,8 +55,8 @@ def _mechanisms(events: Sequence[Event]) -> int:
     """Return the number of distinct mechanisms, those of parallel parts counted separately."""
     within = [inner for event in events for inner in _within(event)]
     parts = [part for inner in within if isinstance(inner, Parallel) for part in inner.events]
-    leaves = [{leaf for leaf in _within(part) if not _held(leaf)} for part in parts]
-    return sum(map(len, leaves)) + len({inner for inner in within if not _held(inner)})
+    leaves = [{leaf for leaf in _within(part) if not _directly_inside(leaf)} for part in parts]
+    return sum(map(len, leaves)) + len({inner for inner in within if not _directly_inside(inner)})
 
 
 def _finite(value: Any) -> Any:

@@ -48,9 +48,9 @@ class WithIntercept(Chains):
         self.scatter = (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
         self.mean = self.middle.mean(axis=1)
         self.log_move = np.zeros(self.middle.shape[:2])
-        self.gram = self._whole(self.scatter, self.middle)
+        self.gram = self._gram_of(self.scatter, self.middle)
 
-    def _whole(self, scatter: Floats, middle: Floats) -> Floats:
+    def _gram_of(self, scatter: Floats, middle: Floats) -> Floats:
         """Return X'X (B, J, d, d), composed of scatter matrices and means."""
         rows, gram = self.noisy.rows[:, None], np.empty_like(self.noisy.gram)
         gram[..., 0, 0] = self.noisy.rows
@@ -80,7 +80,7 @@ class WithIntercept(Chains):
         proposal, log_size, log_ratio = moved(self.scatter, degrees, self.random)
         log_ratio += 0.5 * (rows - d - 2.0) * log_size  # rows - 1 degrees of freedom
         log_ratio -= 0.5 * np.einsum("bde,bjde->bj", precision, proposal - self.scatter)
-        gram = self._whole(proposal, self.middle)
+        gram = self._gram_of(proposal, self.middle)
         log_ratio += self.log_likelihood(gram) - self.log_likelihood(self.gram)
         chance, taken = decided(log_ratio, self.random)
         self.scatter = np.where(taken[..., None, None], proposal, self.scatter)
@@ -95,7 +95,7 @@ class WithIntercept(Chains):
         rows = self.noisy.rows
         size = np.exp(self.log_move) * self.noisy.sds[0] / rows
         proposal = self.middle + size[..., None] * self.random.normals(self.middle.shape)
-        gram = self._whole(self.scatter, proposal)
+        gram = self._gram_of(self.scatter, proposal)
         away, was = proposal - self.mean[:, None], self.middle - self.mean[:, None]
         change = np.einsum("bde,bjd,bje->bj", precision, away, away)
         change -= np.einsum("bde,bjd,bje->bj", precision, was, was)
