@@ -263,6 +263,11 @@ def _check_distinct(
         earlier.add(value)
 
 
+def holds_numbers(column: Column | UnitColumn) -> bool:
+    """Return whether a column's values are numbers, and no dates or words."""
+    return isinstance(column, NumberColumn) and not isinstance(column, DateColumn)
+
+
 def check_names(
     names: Sequence[str], columns: Sequence[Column | UnitColumn], reading: Reading
 ) -> None:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from app.storage.arrow_text import texts
-from app.storage.columns import UnitColumn, check_names
+from app.storage.columns import UnitColumn, check_names, holds_numbers
 from app.storage.dialect import (
     SAMPLE_BYTES,
     TWO_WAYS,
@@ -31,7 +31,7 @@ from app.storage.dialect import (
 from app.storage.errors import IngestError
 from app.storage.limits import Limits
 from app.storage.text_stream import BLOCK_BYTES, as_utf8, blocks, with_end
-from dpmcmc.inputs.schema import Column, DateColumn, NumberColumn
+from dpmcmc.inputs.schema import Column
 
 LOOSE_QUOTE = (
     "{} values that are not enclosed in quotes hold a quote: declare in format the sign that"
@@ -155,7 +155,7 @@ def csv_batches(
 
     Numbers are written as in English, without separators. Raises IngestError.
     """
-    numbers = [column.name for column in columns if _is_number(column)]
+    numbers = [column.name for column in columns if holds_numbers(column)]
     opened = _open(source, reading.dialect, [column.name for column in columns], numbers, limits)
     names, dialect = opened.sample.names, opened.sample.dialect
     if not names:
@@ -176,7 +176,7 @@ def csv_batches(
                 for array, column in zip(batch.columns, columns, strict=True)
             ]
             for at, column in enumerate(columns):
-                if _is_number(column):
+                if holds_numbers(column):
                     if dialect.decimal is None:
                         unclear += _marked(arrays[at])
                     arrays[at] = plain(arrays[at], dialect)
@@ -187,11 +187,6 @@ def csv_batches(
         raise IngestError("ragged_rows", "/file", message)
     if unclear:
         raise IngestError("ambiguous_format", "/format/decimal", f"{unclear} values: {TWO_WAYS}")
-
-
-def _is_number(column: Column | UnitColumn) -> bool:
-    """Return whether a column's values are written with a decimal mark."""
-    return isinstance(column, NumberColumn) and not isinstance(column, DateColumn)
 
 
 class _Ragged:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from app.storage.columns import UnitColumn, check_names
+from app.storage.columns import UnitColumn, check_names, holds_numbers
 from app.storage.dialect import Reading
 from app.storage.errors import IngestError
 from app.storage.limits import Limits
@@ -50,7 +50,7 @@ def _batches(
     check_names(schema.names, columns, reading)
     check_types(schema, columns)
     words = {field.name for field in schema if _is_text(_value(field.type))}
-    text = [c.name for c in columns if not _is_number(c) and c.name in words]
+    text = [c.name for c in columns if not holds_numbers(c) and c.name in words]
     _check_sizes(metadata, columns, text, limits)
     names = [column.name for column in columns]
     with _open(source, read_dictionary=text, metadata=metadata) as file:
@@ -84,7 +84,7 @@ def in_order(batch: pa.RecordBatch, columns: Sequence[Column | UnitColumn]) -> p
     names = [column.name for column in columns]
     arrays = [
         batch.column(column.name).dictionary_decode()
-        if _is_number(column) and pa.types.is_dictionary(batch.schema.field(column.name).type)
+        if holds_numbers(column) and pa.types.is_dictionary(batch.schema.field(column.name).type)
         else batch.column(column.name)
         for column in columns
     ]
@@ -130,11 +130,6 @@ def check_types(schema: pa.Schema, columns: Sequence[Column | UnitColumn]) -> No
             _check_codes(column, at, arrow_type)
     if wrong:
         raise IngestError("wrong_type", *wrong[0], tuple(wrong))
-
-
-def _is_number(column: Column | UnitColumn) -> bool:
-    """Return whether a column has numbers or dates."""
-    return isinstance(column, NumberColumn) and not isinstance(column, DateColumn)
 
 
 def _value(type: pa.DataType) -> pa.DataType:

@@ -197,7 +197,6 @@ OTHER_DRAWS = {
     "dpmcmc.queries.statistics.populations:Bernoulli.sample": "simulated rows, of public facts",
     "dpmcmc.queries.statistics.fisher_monte_carlo:additive_information.away_from_mean": "simulated sums",
     "dpmcmc.queries.statistics.fisher_monte_carlo:drawn": "noise of simulated releases",
-    "dpmcmc.queries.statistics.fisher_monte_carlo:_unit_laplace": "noise of simulated releases",
     "dpmcmc.queries.statistics.inference_chains:Algorithm.accepted": "acceptances",
     "dpmcmc.queries.statistics.inference_chains:Algorithm.drawn": "the particle that is kept",
     "dpmcmc.queries.statistics.inference_chains:Algorithm.proposed": "proposals",

@@ -183,6 +183,11 @@ Opened = TypeVar("Opened")
 Kept = TypeVar("Kept", bound=Stored)
 
 
+def unchanged(model: ModelSpec) -> ModelSpec:
+    """Return the model unchanged: a release works in its coordinates."""
+    return model
+
+
 @dataclass(frozen=True, slots=True)
 class Release(Generic[Options, Opened, Kept]):
     """One release algorithm. Registered by one explicit line in dpmcmc/releases/__init__.py.
@@ -226,7 +231,7 @@ class Release(Generic[Options, Opened, Kept]):
     sd_inflation: Callable[[Options, Facts, float], Floats]
     passes: Callable[[Options, int], int]
     publish: Callable[[Opened, float, Options, float, RandomSource], Posterior]
-    model: Callable[[ModelSpec], ModelSpec]
+    model: Callable[[ModelSpec], ModelSpec] = unchanged
     opened: Callable[[Design, JobSpec, Any], Opened] | None = None
     streams: bool = False
     poor: Callable[[Options, Facts, float], bool] | None = None

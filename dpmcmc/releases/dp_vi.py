@@ -20,7 +20,7 @@ from dpmcmc.families.target import Floats, Gradients
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import DpViOptions
 from dpmcmc.inputs.schema import Table
-from dpmcmc.inputs.spec import JobSpec, ModelSpec
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS, largest_noise, release_sums
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
@@ -481,11 +481,6 @@ class _Fit:
         self.place = self.place + min(1.0, part) * move
 
 
-def unchanged(model: ModelSpec) -> ModelSpec:
-    """Return the model unchanged: the release uses its own coordinates."""
-    return model
-
-
 def passes(options: DpViOptions, dimension: int) -> int:
     """Return the number of passes over the rows: one for each gradient."""
     return ((options.num_far or NUM_FAR) + 2) * (2 * (options.num_directions or dimension) + 1)
@@ -501,7 +496,6 @@ RELEASE = Release(
     sd_inflation=sd_inflation,
     passes=passes,
     publish=publish,
-    model=unchanged,
     opened=opened,
     poor=poor,
     read=Variational.from_dict,

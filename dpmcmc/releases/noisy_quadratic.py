@@ -1061,11 +1061,6 @@ def judge(stored: Any, prior: Normals | None) -> Judgement:
     )
 
 
-def unchanged(model: ModelSpec) -> ModelSpec:
-    """Return the model unchanged: the release uses its own coordinates."""
-    return model
-
-
 def passes(options: NoisyQuadraticOptions, dimension: int) -> int:
     """Return the number of passes: three for the whitening, and two products per iterate."""
     looks = (options.num_far or NUM_FAR) + 2 * ((options.rounds or 1) - 1)
@@ -1083,7 +1078,6 @@ RELEASE = Release(
     sd_inflation=sd_inflation,
     passes=passes,
     publish=publish,
-    model=unchanged,
     opened=opened,
     streams=True,
     poor=poor,

@@ -23,7 +23,7 @@ from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import SufficientStatisticsOptions
 from dpmcmc.inputs.schema import Table
-from dpmcmc.inputs.spec import JobSpec, ModelSpec
+from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.mechanisms.sums import MOST_COEFFICIENTS, MOST_ROWS, largest_noise
 from dpmcmc.privacy.events import Event
 from dpmcmc.privacy.noise import RandomSource
@@ -419,11 +419,6 @@ def publish(
     return sums.posterior(*rows.prior, random)
 
 
-def unchanged(model: ModelSpec) -> ModelSpec:
-    """Return the model unchanged: the release uses its own coordinates."""
-    return model
-
-
 def passes(options: SufficientStatisticsOptions, dimension: int) -> int:
     """Return the number of passes over the rows: one."""
     return 1
@@ -439,7 +434,6 @@ RELEASE = Release(
     sd_inflation=sd_inflation,
     passes=passes,
     publish=publish,
-    model=unchanged,
     opened=opened,
     poor=poor,
     read=Sums.from_dict,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.privacy.noise import RandomSource, Shape
 from dpmcmc.queries.statistics.fisher import Additive
+from dpmcmc.queries.statistics.inference_targets import laplace
 from dpmcmc.queries.statistics.mechanisms import GaussianNoise, SmoothLaplaceNoise, Statistic
 from dpmcmc.queries.statistics.populations import Moments, Population
 
@@ -114,7 +115,7 @@ def marginal_information(
         """Return simulated releases."""
         _, centre, scale = laws(count)
         if isinstance(noise, SmoothLaplaceNoise):
-            return centre + scale * _unit_laplace(random, (count,))
+            return centre + scale * laplace(random, (count,))
         return centre + drawn(noise, random, (count,))
 
     return _blocks(observed, scores, effort)
@@ -138,12 +139,7 @@ def drawn(noise: Additive, random: RandomSource, shape: Shape) -> Floats:
     """Return noise of a simulated release."""
     if isinstance(noise, GaussianNoise):
         return np.asarray(noise.sd * random.normals(shape))
-    return noise.scale * _unit_laplace(random, shape)
-
-
-def _unit_laplace(random: RandomSource, shape: Shape) -> Floats:
-    """Return standard Laplace draws."""
-    return np.asarray(np.log(random.uniforms(shape)) - np.log(random.uniforms(shape)))
+    return noise.scale * laplace(random, shape)
 
 
 def _averaged(log_weights: Floats, scores: Floats, halves: bool) -> Floats:
