@@ -1,6 +1,6 @@
 """The columns of a design: their factors, bounds and groups."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
@@ -245,7 +245,7 @@ def _standard(low: float, high: float, centred: bool) -> tuple[float, float]:
     return 0.0, max(abs(low), abs(high))
 
 
-def bounds_of(factors: tuple[Factor, ...]) -> tuple[float, float]:
+def bounds_of(factors: Iterable[Factor]) -> tuple[float, float]:
     """Return the bounds (lower, upper) of the product of factors."""
     low, high = 1.0, 1.0
     for factor in factors:

@@ -22,7 +22,7 @@ from dpmcmc.families.hurdle_poisson import positive_moments
 from dpmcmc.families.moments import second_moments
 from dpmcmc.families.multinomial import probabilities
 from dpmcmc.families.scores.base import NODES, TINY, WEIGHTS
-from dpmcmc.formula.columns import Factor
+from dpmcmc.formula.columns import Factor, bounds_of
 from dpmcmc.formula.cuts import spread_out
 from dpmcmc.formula.design import Design
 from dpmcmc.formula.variables import column_of
@@ -131,7 +131,7 @@ def groups_of(design: Design) -> tuple[Group, ...]:
     for term in [(), *design.terms]:
         numbers = frozenset(factor for factor in term if factor.code is None)
         columns = sorted({factor.column for factor in term if factor.code is not None})
-        low, high = _ends(numbers)
+        low, high = bounds_of(numbers)
         words = [cells.categories(column) for column in columns]
         for codes in product(*(range(len(each)) for each in words)):
             inside = cells.column(frozenset(), frozenset(zip(columns, codes, strict=True)))
@@ -158,15 +158,6 @@ def groups_of(design: Design) -> tuple[Group, ...]:
             for group in added:
                 groups.setdefault((group.weight.tobytes(), group.inside.tobytes()), group)
     return tuple(groups.values())
-
-
-def _ends(numbers: Iterable[Factor]) -> tuple[float, float]:
-    """Return the bounds of a product of numbers."""
-    low = high = 1.0
-    for factor in numbers:
-        ends = [a * b for a in (low, high) for b in (factor.lower, factor.upper)]
-        low, high = min(ends), max(ends)
-    return low, high
 
 
 @dataclass(frozen=True, slots=True)
