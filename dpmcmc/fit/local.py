@@ -569,18 +569,18 @@ def table_of(
     read: the columns that the table has; all declared ones where left out. Raises ValueError on a
     missing column, value or category.
     """
-    unit, whole = schema.privacy_unit, isinstance(data, Mapping)
+    unit, in_one = schema.privacy_unit, isinstance(data, Mapping)
     by_unit = isinstance(unit, PrivacyUnit)
     parts: dict[str, list[NDArray[np.float64] | NDArray[np.int32]]] = {}
     names, unit_of, rows = dict[str, int](), list[NDArray[np.int64]](), 0
     for batch in (data,) if isinstance(data, Mapping) else data:
         if isinstance(unit, PrivacyUnit):
-            here, theirs = units_of(unit.column, batch)
-            numbers = np.array([names.setdefault(name, len(names)) for name in here], np.int64)
-            unit_of.append(numbers[theirs])
-            length = len(theirs)
+            named, of_rows = units_of(unit.column, batch)
+            numbers = np.array([names.setdefault(name, len(names)) for name in named], np.int64)
+            unit_of.append(numbers[of_rows])
+            length = len(of_rows)
         else:
-            length = schema.rows if whole else rows_of(batch) if batch else 0
+            length = schema.rows if in_one else rows_of(batch) if batch else 0
         for name, values in _clamped_columns(schema, batch, length, read).items():
             parts.setdefault(name, []).append(values)
         rows += length

@@ -265,25 +265,25 @@ class Arrow(Record):
         shape, rows = sizes.shape, self.seen_cells()[0]
         known = max(float((rows**2).sum()), 1e-300)
         across, noise = self.seen_cells(0, 1)
-        apart = max(float((across**2).sum()) - len(across) * noise**2, 0.0) / known
-        kept = _shrinkage(sizes**2 * apart, noise)
+        of_means = max(float((across**2).sum()) - len(across) * noise**2, 0.0) / known
+        kept = _shrinkage(sizes**2 * of_means, noise)
         across = kept * across
         if random is not None:
             across = across + np.sqrt(kept) * noise * random.normals(shape)
         square, noise = self.seen_cells(1, 1)
-        apart = min(apart, MOST_SPREAD)
-        usual = float(square.sum() / sizes.mean(axis=0).sum()) - apart
+        of_means = min(of_means, MOST_SPREAD)
+        usual = float(square.sum() / sizes.mean(axis=0).sum()) - of_means
         usual = min(max(usual, LEAST_SPREAD), MOST_SPREAD)
-        moved = across**2 / sizes
-        away = square - moved - usual * sizes
-        middle = square - across.mean(axis=0) ** 2 / sizes.mean(axis=0) - usual * rows
-        wide = max(float((middle**2).sum()) - len(middle) * noise**2, 0.0) / known
-        kept = _shrinkage(sizes**2 * wide, noise)
-        within = usual * sizes + kept * away
+        by_means = across**2 / sizes
+        deviations = square - by_means - usual * sizes
+        observed = square - across.mean(axis=0) ** 2 / sizes.mean(axis=0) - usual * rows
+        variance = max(float((observed**2).sum()) - len(observed) * noise**2, 0.0) / known
+        kept = _shrinkage(sizes**2 * variance, noise)
+        within = usual * sizes + kept * deviations
         if random is not None:
             within = within + np.sqrt(kept) * noise * random.normals(shape)
         within = np.maximum(within, LEAST_WITHIN * usual * sizes)
-        return np.array([[sizes, across], [across, within + moved]]).transpose(2, 0, 1, 3)
+        return np.array([[sizes, across], [across, within + by_means]]).transpose(2, 0, 1, 3)
 
     def _sizes(self, count: int, random: RandomSource | None) -> Floats:
         """Return (count, g) curvatures of groups: about their medians where random is None.

@@ -910,17 +910,17 @@ class _Path:
         middle = float(np.median(np.linalg.eigvalsh(sums.curvature)))
         return self._problem.hopeless is not None and edge > MAX_FAR_NOISE * middle
 
-    def _hopeless(self, iterates: list[Iterate], left: float) -> bool:
+    def _hopeless(self, iterates: list[Iterate], ratio: float) -> bool:
         """Return whether the path ends after its first near iterate; `stopped` says why.
 
-        left: noise of both iterates together, over that of the first one. Bias is measured in sds
+        ratio: noise of both iterates together, over that of the first one. Bias is measured in sds
         that include the noise, so that less noise may reveal it: the verdict is asked at this noise
         and at less.
         """
         ask = self._problem.hopeless
         if ask is not None and len(iterates) == 1:
-            few = ask(self._released, twice(iterates[0], left * BETTER_THAN_EXPECTED))
-            usual = ask(self._released, twice(iterates[0], left)) if few else ""
+            few = ask(self._released, twice(iterates[0], ratio * BETTER_THAN_EXPECTED))
+            usual = ask(self._released, twice(iterates[0], ratio)) if few else ""
             self.stopped = few if usual else ""
         return bool(self.stopped)
 

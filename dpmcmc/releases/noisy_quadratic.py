@@ -173,7 +173,7 @@ def pooled(
         hidden = float(np.linalg.norm(by_score @ (cut[:, None] * away))) / len(curve) ** 0.5
         left_sd = math.hypot(float(by_score @ left), hidden, float(by_score @ bent))
     measured = iterates[-1].place if log_scale and not apart else None
-    told_rows, rows_sds = (
+    counts, rows_sds = (
         np.array([getattr(iterate.sums, part) for iterate in iterates]) for part in ROWS
     )
     gaps = bool(rows_sds.all())
@@ -183,12 +183,12 @@ def pooled(
     as_two = np.zeros((2, len(iterates)))
     as_two[0, :-1], as_two[1, -1] = first / first.sum(), 1.0
     near = [_joined_scale(iterates[:-1], as_two[0, :-1]), iterates[-1]] if scaled else []
-    varied = 1.0
+    dispersion = 1.0
     if hurdle:
         noise_weights = _weights(np.array([iterate.sums.sds[2] for iterate in iterates]), ones)
-        varied = hurdles.dispersion(iterates, noise_weights, white)
+        dispersion = hurdles.dispersion(iterates, noise_weights, white)
     elif has_scale and not additive:
-        varied = _dispersion(iterates, of_model=of_model)
+        dispersion = _dispersion(iterates, of_model=of_model)
     return Quadratic(
         place=by_score @ places,
         root=iterates[-1].root,
@@ -213,12 +213,12 @@ def pooled(
         log_scale=log_scale,
         skewed=skewed,
         apart=apart,
-        dispersion=varied,
+        dispersion=dispersion,
         clip=min(
             iterate.clip / (1.0 if additive or of_model else max(iterate.scale, 1.0))
             for iterate in iterates
         ),
-        rows=round(float(_weights(rows_sds, ones) @ told_rows)) if gaps else rows,
+        rows=round(float(_weights(rows_sds, ones) @ counts)) if gaps else rows,
         gaps=gaps,
         tempering=tempering,
         noise_multiplier=noise_multiplier,

@@ -90,13 +90,13 @@ def keep(services: Services, ends: Sequence[End]) -> None:
     anchors = services.vault.anchors
     latest = anchors.latest()
     before = {end.ledger: latest.get(end.ledger) for end in ends}
-    made = [
+    new = [
         end.anchor(known.epoch if known else 0)
         for end in ends
         if (known := before[end.ledger]) is None or known.seq < end.seq
     ]
-    if made:
-        _append(services, made)
+    if new:
+        _append(services, new)
 
 
 def _append(services: Services, made: Sequence[Anchor]) -> None:
@@ -258,12 +258,12 @@ class Exporter:
             }
         if not moved:
             return
-        made = [
+        new = [
             end.anchor(known[end.ledger].epoch if end.ledger in known else 0)
             for end in moved
             if end.ledger not in behind
         ]
-        _append(self.services, made)
+        _append(self.services, new)
 
     def send(self) -> None:
         """Send unsent anchors to the webhook, unless it failed recently."""

@@ -475,14 +475,14 @@ class Shrinkage:
         if self._local is None:
             self._local, self._common = np.ones(values.shape), np.ones(len(values))
         a = squares.shape[1]
-        above = 1.0 / self._common + 1.0
-        about = -np.log(random.uniforms(above.shape)) / above  # the inverse of an auxiliary one
-        half = about + 0.5 * (squares / self._local).sum(axis=1)
+        rates = 1.0 / self._common + 1.0
+        auxiliary = -np.log(random.uniforms(rates.shape)) / rates  # its inverse
+        half = auxiliary + 0.5 * (squares / self._local).sum(axis=1)
         drawn = gammaincinv(0.5 * (a + 1.0), random.uniforms(half.shape))
         self._common = np.clip(half / drawn, *VARIANCES)
-        above = 1.0 / self._local + 1.0
-        about = -np.log(random.uniforms(above.shape)) / above
-        half = about + 0.5 * squares / self._common[:, None]
+        rates = 1.0 / self._local + 1.0
+        auxiliary = -np.log(random.uniforms(rates.shape)) / rates
+        half = auxiliary + 0.5 * squares / self._common[:, None]
         self._local = np.clip(half / -np.log(random.uniforms(half.shape)), *VARIANCES)
         variances = self._common[:, None] * self._local * self._scale**2
         return np.asarray(1.0 / variances + self._slab)
