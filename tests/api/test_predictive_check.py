@@ -100,6 +100,8 @@ def test_a_regression_is_checked_paid_for_and_told_in_words(house: House, datase
     assert typed.bins[0].share == found["bins"][0]["share"]
     assert "negative_binomial" in str(typed)
     assert analyst.get(f"{place}/summary").status_code == 409
+    for text, count in (("predictive check", 1), ("VISITS ~ age", 2), ("ill ~", 0)):
+        assert len(analyst.get("/v1/jobs", params={"text": text}).json()["items"]) == count
 
 
 def test_fitted_probabilities_are_checked(house: House, dataset: str) -> None:

@@ -16,7 +16,8 @@ class Wanted:
     """Filters of a list of jobs. None: no filter.
 
     formula: a part of it, in either case. text: a part of what a list shows of a job: its name or
-    note, its formula, the columns and kind of its task, its algorithm, or its dataset's name.
+    note, its formula or that of the fit that it checks, the columns and kind of its task, its
+    algorithm, or its dataset's name.
     """
 
     status: str | None = None
@@ -40,6 +41,7 @@ class Wanted:
 
 _FORMULA = JobRow.resolved["model"]["formula"].as_string()
 _TASK = JobRow.resolved["task"]
+_CHECKED = _TASK["model"]["formula"].as_string()
 # their underscores are spaces in a page: both are found
 _WORDS = (
     _TASK["kind"].as_string(),
@@ -57,6 +59,7 @@ def _holds(text: str, analyst: UUID) -> ColumnElement[bool]:
     return or_(
         *(part.icontains(text, autoescape=True) for part in (JobRow.name, JobRow.note, _FORMULA)),
         columns_of_task(JobRow.resolved).icontains(text, autoescape=True),
+        _CHECKED.icontains(text, autoescape=True),
         *(func.replace(column, "_", " ").icontains(plain, autoescape=True) for column in _WORDS),
         exists().where(DatasetRow.id == JobRow.dataset_id, open_to(analyst), named | of_all),
     )
