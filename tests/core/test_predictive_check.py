@@ -353,6 +353,15 @@ def test_a_check_is_paid_for_and_an_impossible_one_is_not():
     assert budget.spent == pytest.approx(check.cost.epsilon)
 
 
+def test_that_a_fit_is_unreliable_is_said_beside_what_does_not_fit():
+    fit, rows = fitted("poisson", y=MORE)
+    lost = replace(fit, verdict=replace(fit.verdict, status="unreliable"))
+    words = [check_fit(one, rows, epsilon=0.2).explain().splitlines() for one in (fit, lost)]
+    assert "negative_binomial" in words[0][-1]
+    assert "negative_binomial" in words[1][-2]
+    assert words[1][-1] == findings.UNRELIABLE
+
+
 def test_noise_that_hides_every_misfit_is_told():
     fit, rows = fitted("poisson")
     check = check_fit(fit, rows, epsilon=0.005, random=Seeded(1))
@@ -370,12 +379,12 @@ def test_a_task_says_what_the_library_does():
     task = PredictiveCheckTask(job="earlier", bins=8, model=fit.plan.spec.model)
     spec = TaskSpec(task=task, privacy=PrivacySpec(delta=1e-6, epsilon=0.5))
     plan = plan_task(fit.design.schema, spec)
-    assert plan.numbers == 16 + MOVES * 8 + 15
+    assert plan.numbers == 1 + 16 + MOVES * 8 + 15
     assert "would show" in plan.reasons[0]
     check = check_fit(fit, rows, epsilon=0.5, delta=1e-6, bins=8, random=Seeded(2))
     places = check.plan.histogram.fitted
     assert len(places) == 15
-    first = np.concatenate((check.released, check.moved.reshape(-1), places))
+    first = np.concatenate(([1.0], check.released, check.moved.reshape(-1), places))
     told = answer_of(fit.design.schema, spec, first)
     assert told["sentences"] == check.explain().splitlines()
     assert (

@@ -34,6 +34,7 @@ from dpmcmc.queries.paid import Paid, opened, settled
 
 MOST_MISFIT = 0.5  # of a bin's own share, beyond which a misfit that does not show is too large
 SHOWN_WIDTH = 40  # of a bar, in a representation
+MANY_ROWS, EVERY = 2**17, 4  # rows, from which on every fourth draw is enough: it takes as long
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ def release(
     Privacy: plan.paid.event, one Gaussian event, paid for by the permit. Proof:
     docs/proofs/predictive_check.md. Raises PermitError before the rows are opened; never on rows.
     """
+    draws = draws[:: EVERY if plan.schema.rows > MANY_ROWS else 1]
     names, counts = plan.histogram.read, np.zeros(plan.histogram.size, np.int64)
     for piece in pieces(opened(plan.paid, rows, permit, plan.schema), names):
         counts += plan.histogram.counts(piece, draws, random)
@@ -116,11 +118,14 @@ class Check:
         Noisy counts of the cells.
     moved
         How the uncertainty of the model's own parameters moves shares of bins: (k, bins).
+    reliable
+        Whether the fit is, by its own verdict.
     """
 
     plan: CheckPlan
     released: Floats
     moved: Floats
+    reliable: bool = True
 
     @property
     def cost(self) -> Cost:
@@ -149,7 +154,8 @@ class Check:
 
     def explain(self) -> str:
         """Return in words what was found, and what would fit better."""
-        return "\n".join(sentences(self.plan.histogram, self.findings))
+        said = sentences(self.plan.histogram, self.findings, reliable=self.reliable)
+        return "\n".join(said)
 
     def __str__(self) -> str:
         """Return the words, and a bar for each bin."""
@@ -247,4 +253,5 @@ def check_fit(
     read = plan.histogram.read
     rows, permit, _ = owned(schema, data, plan.paid.event, plan.paid.cost.delta, budget, read)
     counts = release(plan, draws, rows, permit, random or SystemRandom())
-    return Check(plan, counts, moved_by(plan.histogram, draws, moments))
+    moved, reliable = moved_by(plan.histogram, draws, moments), fit.verdict.status == "reliable"
+    return Check(plan, counts, moved, reliable)

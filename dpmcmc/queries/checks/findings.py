@@ -203,8 +203,14 @@ CURVE = (
 )
 
 
-def sentences(histogram: Histogram, findings: Findings) -> Iterator[str]:
-    """Yield what a check has found, in words."""
+UNRELIABLE = (
+    "But the fit is unreliable by its own verdict: its numbers may be what does not fit, and not"
+    " its family."
+)
+
+
+def sentences(histogram: Histogram, findings: Findings, *, reliable: bool = True) -> Iterator[str]:
+    """Yield what a check has found, in words. reliable: whether the fit is, by its own verdict."""
     size, by = histogram.bins, histogram.by_probability
     test = (
         f"chi-squared {findings.statistic:.3g} with {findings.degrees} degrees of freedom, p"
@@ -232,6 +238,8 @@ def sentences(histogram: Histogram, findings: Findings) -> Iterator[str]:
     yield f"The rows do not fit the model ({test}): sampling and noise do not explain it."
     yield from _bins(findings.bins, by)
     yield _advice(histogram, findings)
+    if not reliable:
+        yield UNRELIABLE
 
 
 def _bins(bins: Sequence[Bin], by_probability: bool) -> Iterator[str]:

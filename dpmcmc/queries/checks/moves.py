@@ -20,6 +20,7 @@ EVERY = 4  # draw, of those by which ends of bins are found, which takes longest
 LEAST_APART = 1e-6  # of two ends of bins, over the probability
 
 
+@np.errstate(all="ignore")  # of draws that are far out
 def moved_by(histogram: Histogram, draws: Floats, moments: Floats | None) -> Floats:
     """Return (MOVES, bins): shares are moved by as many independent directions of one sd each.
 
@@ -35,12 +36,11 @@ def moved_by(histogram: Histogram, draws: Floats, moments: Floats | None) -> Flo
     design = histogram.design
     ends = (np.array(end)[:, None] for end in (design.lower, design.upper))
     x = np.clip(_points(histogram, middle, moments, POINTS), *ends)
-    with np.errstate(all="ignore"):
-        if histogram.by_probability:
-            shares = _of_probabilities(histogram, parameters, middle, x)
-        else:
-            some = Parameters(histogram, draws[::EVERY])
-            shares = _of_distribution(histogram, parameters, some, x)
+    if histogram.by_probability:
+        shares = _of_probabilities(histogram, parameters, middle, x)
+    else:
+        some = Parameters(histogram, draws[::EVERY])
+        shares = _of_distribution(histogram, parameters, some, x)
     shares = np.nan_to_num(shares - shares.mean(axis=0)) / np.sqrt(len(draws) - 1.0)
     _, sizes, directions = np.linalg.svd(shares, full_matrices=False)
     kept = min(MOVES, len(sizes))
@@ -48,6 +48,7 @@ def moved_by(histogram: Histogram, draws: Floats, moments: Floats | None) -> Flo
     return whole
 
 
+@np.errstate(all="ignore")
 def placed(histogram: Histogram, draws: Floats, moments: Floats | None) -> Histogram:
     """Return the histogram with bins of fitted probabilities that have about as many rows each.
 
@@ -56,8 +57,7 @@ def placed(histogram: Histogram, draws: Floats, moments: Floats | None) -> Histo
     if not histogram.by_probability:
         return histogram
     middle = Parameters(histogram, draws.mean(axis=0)[None])
-    with np.errstate(all="ignore"):
-        shares = middle.shares(_points(histogram, middle, moments, MANY))[0]
+    shares = middle.shares(_points(histogram, middle, moments, MANY))[0]
     shares = shares[1] if histogram.categories == 2 else shares.reshape(-1)
     at = np.arange(1.0, 2.0 * histogram.bins) / (2.0 * histogram.bins)
     ends = np.quantile(np.nan_to_num(shares, nan=0.5), at)

@@ -21,7 +21,7 @@ from dpmcmc.queries.paid import Paid
 from dpmcmc.queries.summaries.intervals import IntervalTarget
 from dpmcmc.queries.tasks.base import Floats, quick_seconds
 
-DRAW_SECONDS = 3e-7  # of a row under one draw: of negative binomial counts, on a busy core
+DRAW_SECONDS = 5e-7  # of a row under one draw: of negative binomial counts, on a busy core
 ROW_COPIES = 24  # numbers of a row that is placed, beside its covariates
 
 
@@ -44,18 +44,20 @@ class FittedModel:
     """What is used of a fit: released numbers alone.
 
     draws: (draw, parameter) of the standardised design, after warm-up. moments: mean of x x^T, as
-    it was released, or None.
+    it was released, or None. reliable: by the fit's own verdict.
     """
 
     draws: Floats
     moments: Floats | None = None
+    reliable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCheck:
     """A check of a model on one schema.
 
-    Its block: noisy counts, how a fit's errors move them, and bins of fitted probabilities or 0.
+    Its block: whether the fit was reliable, noisy counts, how its errors move them, and bins of
+    fitted probabilities or 0.
 
     fitted: the fit, of a check that is to run.
     """
@@ -73,7 +75,7 @@ class PlannedCheck:
     def numbers(self) -> int:
         """How many its block holds."""
         bins = self.plan.histogram.bins
-        return self.plan.histogram.size + MOVES * bins + 2 * bins - 1
+        return 1 + self.plan.histogram.size + MOVES * bins + 2 * bins - 1
 
     @property
     def noise(self) -> str:
@@ -92,7 +94,8 @@ class PlannedCheck:
     def seconds(self) -> float:
         """About how long it runs."""
         rows = self.plan.schema.rows
-        return quick_seconds(rows) + DRAW_SECONDS * MOST_DRAWS * rows
+        draws = MOST_DRAWS if rows <= call.MANY_ROWS else MOST_DRAWS // call.EVERY
+        return quick_seconds(rows) + DRAW_SECONDS * draws * rows
 
     def release(
         self, rows: Private[AnyRows], permit: Permit, random: RandomSource
@@ -105,7 +108,7 @@ class PlannedCheck:
         moved = moved_by(histogram, draws, moments)
         counts = call.release(replace(self.plan, histogram=histogram), draws, rows, permit, random)
         places = np.array(histogram.fitted or np.zeros(2 * histogram.bins - 1))
-        yield np.concatenate((counts, moved.reshape(-1), places))
+        yield np.concatenate(([self.fitted.reliable], counts, moved.reshape(-1), places))
 
     def answer(self, first: Floats, level: float, target: IntervalTarget) -> dict[str, Any]:  # noqa: ARG002
         """Return the bins, the test of all of them, and what they say in words."""
@@ -123,7 +126,7 @@ class PlannedCheck:
             "p_value": findings.p_value,
             "misfit": findings.misfit,
             "detectable": findings.detectable,
-            "sentences": list(sentences(histogram, findings)),
+            "sentences": list(sentences(histogram, findings, reliable=check.reliable)),
         }
 
     def verdict(self, first: Floats) -> Verdict:
@@ -133,12 +136,12 @@ class PlannedCheck:
     def _check(self, first: Floats) -> call.Check:
         """Return the check, from its block."""
         histogram = self.plan.histogram
-        ends = np.cumsum([histogram.size, MOVES * histogram.bins])
-        counts, moved, places = np.split(first, ends)
+        ends = np.cumsum([1, histogram.size, MOVES * histogram.bins])
+        reliable, counts, moved, places = np.split(first, ends)
         if places.any():
             histogram = replace(histogram, fitted=tuple(places.tolist()))
         plan = replace(self.plan, histogram=histogram)
-        return call.Check(plan, counts, moved.reshape(MOVES, -1))
+        return call.Check(plan, counts, moved.reshape(MOVES, -1), bool(reliable[0]))
 
 
 def planned(schema: Schema, task: PredictiveCheckTask, privacy: PrivacySpec) -> PlannedCheck:

@@ -75,6 +75,8 @@ def fitted_of(session: Session, task: PredictiveCheckTask) -> FittedModel:
         draws = some_draws(session, *of_attempt, skipped, MOST_DRAWS)
     except LookupError:
         raise UnrunnableError("release_gone") from None
-    if kept is None:
-        return FittedModel(draws)
-    return FittedModel(draws, StoredRelease.read(schema, regression.spec, kept.content).moments)
+    moments = None
+    if kept is not None:
+        moments = StoredRelease.read(schema, regression.spec, kept.content).moments
+    reliable = job.verdict is not None and job.verdict["status"] == "reliable"
+    return FittedModel(draws, moments, reliable)
