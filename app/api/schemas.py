@@ -665,7 +665,7 @@ class SourceOut(Answer):
     """
 
     name: str
-    kind: Literal["postgresql", "duckdb", "parquet", "delta"]
+    kind: Literal["postgresql", "duckdb", "parquet", "delta", "iceberg"]
     tables: list[str]
     queries: list[str]
 

@@ -4,6 +4,7 @@ A database is read in one read-only transaction that sees one state of it; files
 what they were before the first row was read. Rows stay in memory, a batch at a time.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from app.storage.read_parquet import BATCH_ROWS, check_types, in_order, parquet_
 from app.storage.sources import (
     DeltaSource,
     DuckdbSource,
+    IcebergSource,
     Item,
     ParquetSource,
     PostgresqlSource,
@@ -46,6 +48,11 @@ STOPPED = "the snapshot was stopped"
 LEADS_OUT = "a link leads out of the source's folder"
 NO_DELTA = "there is no table of Delta there"
 ODD_DELTA = "the table uses a feature of Delta that is not read here"
+NO_ICEBERG = "there is no table of Iceberg there"
+ODD_ICEBERG = "the table uses a feature of Iceberg that is not read here"
+TWO_ICEBERGS = "two versions of the table are the last one: try again"
+ENDING, MOST_HINT = ".metadata.json", 200
+METADATA = re.compile(r"v?([0-9]{1,18})(?:-.*)?(?:\.gz)?\.metadata\.json")
 ABSENT = "there is no such {} in the source, or the service may not see it"
 SQL_ABSENT = ("42P01", "3F000")
 SQL_DENIED = ("28", "42501")
@@ -90,6 +97,8 @@ def _batches(
         return _parquet(source, item, columns, limits, reading)
     if isinstance(source, DeltaSource):
         return _delta(source, item, columns, reading)
+    if isinstance(source, IcebergSource):
+        return _iceberg(source, item, columns, reading)
     if item.path is not None:
         raise SourceError("not_offered", "/path", "this source has tables and queries, no paths")
     if isinstance(source, PostgresqlSource):
@@ -273,14 +282,7 @@ def _delta(
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
 
-    place = _place(item)
-    if source.folder.startswith("s3://"):
-        uri = "/".join(filter(None, (source.folder.rstrip("/"), place)))
-    else:
-        root = Path(source.folder).resolve()
-        if not (root / place).resolve().is_relative_to(root):
-            raise SourceError("not_offered", "/path", LEADS_OUT)
-        uri = str(root / place)
+    uri = _table_folder(source, item)
     try:
         lake = _folder(source.model_copy(update={"folder": uri}))
         table = DeltaTable(uri, storage_options=_delta_options(source))
@@ -301,6 +303,17 @@ def _delta(
         raise _unavailable(AWAY, type(error).__name__) from None
 
 
+def _table_folder(source: DeltaSource | IcebergSource, item: Item) -> str:
+    """Return the folder of a table. Raises SourceError where it lies outside of the source's."""
+    place = _place(item)
+    if source.folder.startswith("s3://"):
+        return "/".join(filter(None, (source.folder.rstrip("/"), place)))
+    root = Path(source.folder).resolve()
+    if not (root / place).resolve().is_relative_to(root):
+        raise SourceError("not_offered", "/path", LEADS_OUT)
+    return str(root / place)
+
+
 def _delta_options(source: DeltaSource) -> dict[str, str]:
     """Return the options of the Delta library's object store."""
     if not source.folder.startswith("s3://"):
@@ -317,7 +330,78 @@ def _delta_options(source: DeltaSource) -> dict[str, str]:
     return options
 
 
-def _folder(source: ParquetSource | DeltaSource) -> fs.FileSystem:
+def _iceberg(
+    source: IcebergSource, item: Item, columns: Columns, reading: Reading
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an Iceberg table's last version, whose files are immutable.
+
+    All files, those of metadata too, are opened through a file system that has the table's folder
+    alone, wherever they say that they are; those of data one after the other.
+    """
+    from pyiceberg.io.pyarrow import ArrowScan, PyArrowFile, PyArrowFileIO, schema_to_pyarrow
+    from pyiceberg.serializers import FromInputFile
+    from pyiceberg.table import DataScan
+
+    class Files(PyArrowFileIO):
+        """Files by their locations, below the table's; below the folder while that is unknown."""
+
+        location = ""
+
+        def new_input(self, location: str) -> PyArrowFile:
+            """Return a file. Raises SourceError where it lies elsewhere."""
+            place = location
+            if self.location:
+                if not location.startswith(f"{self.location}/"):
+                    raise SourceError("not_offered", "/path", LEADS_OUT)
+                place = location.removeprefix(f"{self.location}/")
+            place = beneath(place)
+            _check_links(lake, [place])
+            return PyArrowFile(location=location, path=place, fs=lake)
+
+    uri = _table_folder(source, item)
+    lake, files = _folder(source.model_copy(update={"folder": uri})), Files()
+    try:
+        metadata = FromInputFile.table_metadata(files.new_input(_last_metadata(lake)))
+        files.location = metadata.location.rstrip("/")
+        schema = schema_to_pyarrow(metadata.schema(), include_field_ids=False)
+        check_names(schema.names, columns, reading)
+        check_types(schema, columns)
+        names = tuple(column.name for column in columns)
+        scan = DataScan(metadata, files, selected_fields=names)
+        for task in scan.plan_files():
+            rows = ArrowScan(metadata, files, scan.projection(), scan.row_filter)
+            for batch in rows.to_record_batches([task]):
+                for start in range(0, batch.num_rows, BATCH_ROWS):
+                    yield batch.slice(start, BATCH_ROWS)
+    except FileNotFoundError as error:  # files of versions that have expired are deleted
+        raise SourceError("source_changed", "", CHANGED, type(error).__name__) from None
+    except (pa.ArrowException, OSError) as error:
+        raise _unavailable(AWAY, type(error).__name__) from None
+    except (ValueError, NotImplementedError, LookupError, TypeError) as error:
+        raise _unavailable(ODD_ICEBERG, type(error).__name__) from None
+
+
+def _last_metadata(lake: fs.FileSystem) -> str:
+    """Return the path of a table's last metadata, by its hint or by number. Raises SourceError."""
+    listed = lake.get_file_info(fs.FileSelector("metadata", allow_not_found=True))
+    numbers: dict[str, int] = {}
+    for entry in listed:
+        if number := METADATA.fullmatch(entry.base_name):
+            numbers[entry.base_name] = int(number[1])
+        if entry.base_name == "version-hint.text":
+            with lake.open_input_stream(entry.path) as hint:
+                version = hint.read(MOST_HINT).decode("ascii", "replace").strip()
+            version = f"v{version}" if version.isdecimal() else version
+            return f"metadata/{version.removesuffix(ENDING)}{ENDING}"
+    last = [name for name, number in numbers.items() if number == max(numbers.values())]
+    if not last:
+        raise SourceError("not_offered", "/path", NO_ICEBERG)
+    if len(last) > 1:
+        raise _unavailable(TWO_ICEBERGS)
+    return f"metadata/{last[0]}"
+
+
+def _folder(source: ParquetSource | DeltaSource | IcebergSource) -> fs.FileSystem:
     """Return a file system restricted to the folder."""
     if not source.folder.startswith("s3://"):
         return fs.SubTreeFileSystem(source.folder, fs.LocalFileSystem())

@@ -24,6 +24,7 @@ Seconds = Annotated[int, Field(ge=1, le=MOST_SECONDS)]
 NOT_BOTH = "{0}_env or {0}_file, not both"
 WITHOUT_DUCKDB = "a source of kind duckdb needs the package duckdb"
 WITHOUT_DELTA = "a source of kind delta needs the package deltalake"
+WITHOUT_ICEBERG = "a source of kind iceberg needs the package pyiceberg"
 
 
 class SourcesFileError(ValueError):
@@ -153,13 +154,27 @@ class DeltaSource(_Folder):
         return self
 
 
-Source = PostgresqlSource | DuckdbSource | ParquetSource | DeltaSource
+class IcebergSource(_Folder):
+    """A folder of Iceberg tables."""
+
+    kind: Literal["iceberg"]
+
+    @model_validator(mode="after")
+    def _is_installed(self) -> "IcebergSource":
+        """Check that the Iceberg library is installed."""
+        if find_spec("pyiceberg") is None:
+            raise ValueError(WITHOUT_ICEBERG)
+        return self
+
+
+Source = PostgresqlSource | DuckdbSource | ParquetSource | DeltaSource | IcebergSource
 
 
 class Item(BaseModel):
     """What to read: a table or named query of a database, or a path in a folder.
 
-    path: of a file, of a folder with all Parquet files in it (empty for all), or of a Delta table.
+    path: of a file, of a folder with all Parquet files in it (empty for all), or of a Delta or
+    Iceberg table.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
+from pyiceberg.catalog.sql import SqlCatalog
 
 from app.services.accounts import keys
 from app.services.datasets import snapshots
@@ -112,6 +113,18 @@ region = "{REGION}"
 access_key_env = "BUCKET_KEY"
 secret_key_file = "{tmp_path}/secret"
 
+[sources.floe]
+kind = "iceberg"
+folder = "{tmp_path}/floe"
+
+[sources.berg]
+kind = "iceberg"
+folder = "s3://{bucket}/floe"
+endpoint = "{s3_door.address}"
+region = "{REGION}"
+access_key_env = "BUCKET_KEY"
+secret_key_file = "{tmp_path}/secret"
+
 [sources.bucket]
 kind = "parquet"
 folder = "s3://{bucket}/exports"
@@ -174,13 +187,30 @@ def put(tmp_path: Path, s3: str, sources: Path) -> dict[str, Put]:
         deltalake.write_deltalake(place, table[:half], mode="overwrite")
         deltalake.write_deltalake(place, table[half:], mode="append")
 
-    def cloud(table: pa.Table) -> None:
-        """A table is written here, and its files are copied to the bucket."""
-        lake(table)
-        for file in (tmp_path / "lake").rglob("*"):
+    def to_bucket(folder: str) -> None:
+        """Copy the files of tables that were written here."""
+        for file in (tmp_path / folder).rglob("*"):
             if file.is_file():
                 key = file.relative_to(tmp_path).as_posix()
                 admin_of(s3).put_object(Bucket=bucket, Key=key, Body=file.read_bytes())
+
+    def cloud(table: pa.Table) -> None:
+        lake(table)
+        to_bucket("lake")
+
+    def floe(table: pa.Table) -> None:
+        half = len(table) // 2
+        catalog = SqlCatalog(
+            "floe", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/floe"
+        )
+        catalog.create_namespace_if_not_exists("study")
+        people = catalog.create_table_if_not_exists("study.people", schema=table.schema)
+        (people.overwrite if people.current_snapshot() else people.append)(table[:half])
+        people.append(table[half:])
+
+    def berg(table: pa.Table) -> None:
+        floe(table)
+        to_bucket("floe")
 
     return {
         "clinic": clinic,
@@ -189,6 +219,8 @@ def put(tmp_path: Path, s3: str, sources: Path) -> dict[str, Put]:
         "bucket": in_bucket,
         "lake": lake,
         "cloud": cloud,
+        "floe": floe,
+        "berg": berg,
     }
 
 
@@ -199,6 +231,8 @@ WHAT: dict[str, dict[str, str]] = {
     "bucket": {"path": "people.parquet"},
     "lake": {"path": "study/people"},
     "cloud": {"path": "study/people"},
+    "floe": {"path": "study/people"},
+    "berg": {"path": "study/people"},
 }
 
 
@@ -366,6 +400,55 @@ def test_a_feature_of_delta_that_is_not_read_is_no_half_table(
     assert (refused.status_code, refused.json()["code"]) == (503, "source_unavailable")
     assert "feature of Delta" in refused.json()["detail"]
     assert is_empty(house)
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("led", ["elsewhere", "above", "link", "missing"])
+def test_metadata_of_iceberg_leads_to_no_file_elsewhere(
+    led: str, house: House, put: dict[str, Put], tmp_path: Path
+) -> None:
+    put["floe"](TABLE)
+    table, outside = tmp_path / "floe" / "study" / "people", tmp_path / "outside.json"
+    last = max(table.glob("metadata/*.metadata.json"))
+    content = json.loads(last.read_text())
+    (snapshot_of,) = [
+        one for one in content["snapshots"] if one["snapshot-id"] == content["current-snapshot-id"]
+    ]
+    manifests = Path(snapshot_of["manifest-list"].removeprefix("file://"))
+    if led == "elsewhere":
+        snapshot_of["manifest-list"] = f"file://{outside}"
+    elif led == "above":
+        snapshot_of["manifest-list"] = f"{content['location']}/../../../outside.json"
+    elif led == "link":
+        manifests.rename(outside)
+        manifests.symlink_to(outside)
+    else:
+        manifests.unlink()
+    last.write_text(json.dumps(content))
+    refused = snapshot(house, "floe")
+    wanted = (409, "source_changed") if led == "missing" else (422, "invalid_request")
+    assert (refused.status_code, refused.json()["code"]) == wanted, refused.text
+    assert str(tmp_path) not in refused.text
+    assert is_empty(house)
+
+
+@pytest.mark.services
+def test_the_last_version_of_an_iceberg_is_read_or_none(
+    house: House, put: dict[str, Put], tmp_path: Path
+) -> None:
+    put["floe"](TABLE)
+    metadata = tmp_path / "floe" / "study" / "people" / "metadata"
+    last = max(metadata.glob("*.metadata.json"))
+    before = sorted(metadata.glob("*.metadata.json"))[-2]
+    (metadata / "version-hint.text").write_text(before.name.removesuffix(".metadata.json"))
+    assert snapshot(house, "floe").json()["rows"] == len(TABLE) // 2
+    (metadata / "version-hint.text").unlink()
+    (metadata / f"{last.name[:5]}-other.metadata.json").write_text(last.read_text())
+    refused = snapshot(house, "floe", separate_budget={"reason": "of a test"})
+    assert (refused.status_code, refused.json()["code"]) == (503, "source_unavailable")
+    assert "two versions" in refused.json()["detail"]
+    absent = snapshot(house, "floe", {"path": "study"})
+    assert (absent.status_code, absent.json()["errors"][0]["pointer"]) == (422, "/source/path")
 
 
 @pytest.mark.services
