@@ -277,10 +277,12 @@ def test_sources_are_listed_without_an_address(house: House) -> None:
     listed = house.admin.get("/v1/sources")
     assert [(one["name"], one["kind"]) for one in listed.json()["items"]] == [
         ("absent", "postgresql"),
+        ("berg", "iceberg"),
         ("bucket", "parquet"),
         ("clinic", "postgresql"),
         ("cloud", "delta"),
         ("exports", "parquet"),
+        ("floe", "iceberg"),
         ("hasty", "postgresql"),
         ("lab", "duckdb"),
         ("lake", "delta"),
