@@ -287,7 +287,7 @@ def test_sources_are_listed_without_an_address(house: House) -> None:
         ("lab", "duckdb"),
         ("lake", "delta"),
     ]
-    assert listed.json()["items"][2]["queries"] == ["people", "slow", "writes"]
+    assert listed.json()["items"][3]["queries"] == ["people", "slow", "writes"]
     for hidden in ("127.0.0.1", "s3://", "/exports", "SELECT", "_URL", KEY["secret_access_key"]):
         assert hidden not in listed.text
 
