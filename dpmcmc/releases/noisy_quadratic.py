@@ -127,20 +127,7 @@ def pooled(
     scale = _scale(iterates, fixed=fixed)
     units = np.array([(iterate.scale / scale) ** 2 if additive else 1.0 for iterate in iterates])
     squares = units**2 if of_model else units  # of scores, or what the model has for these
-    score_sds, curve_sds, noise_sds = (
-        unit * np.array([iterate.sums.sds[k] for iterate in iterates])
-        for k, unit in enumerate((units, units, squares))
-    )
-    ones = np.ones(len(iterates))
-    places, scores, curves, noises = (
-        np.array([np.asarray(part) * unit for part, unit in zip(parts, unit_of_each, strict=True)])
-        for parts, unit_of_each in (
-            ([iterate.place for iterate in iterates], ones),
-            ([iterate.sums.score for iterate in iterates], units),
-            ([iterate.sums.curvature for iterate in iterates], units),
-            ([iterate.sums.noise for iterate in iterates], squares),
-        )
-    )
+    stack, ones = _stacked(iterates, units, squares), np.ones(len(iterates))
     used = ones
     if ordered:
         last = iterates[-1].place
@@ -152,26 +139,14 @@ def pooled(
         used = np.array([not _far_apart(i, iterates[-1], rows, d, d * hurdle) for i in iterates])
     if log_scale:
         far = SKEWED_APART if skewed or apart else SCALES_APART
-        used = (np.abs(places[:, -1] - places[-1, -1]) <= far) * 1.0
-    by_score, by_curve = _weights(score_sds, used), _weights(curve_sds, used)
+        used = (np.abs(stack.places[:, -1] - stack.places[-1, -1]) <= far) * 1.0
+    by_score, by_curve = _weights(stack.score_sds, used), _weights(stack.curve_sds, used)
     left_sd = unseen_sd = 0.0
     if of_model:
-        curve, curve_sd = np.tensordot(by_curve, curves, 1), np.linalg.norm(by_curve * curve_sds)
-        lifted = _raised_to_noise(curve, float(curve_sd))
-        away = _away(iterates, scores[-1], lifted, prior)
-        cut = units * [iterate.sums.rows * iterate.cut_curve for iterate in iterates]
-        lost = np.linalg.norm(away, axis=1) * np.hypot(curve_sd * 0.5**0.5, cut / len(curve) ** 0.5)
         unit = math.exp(iterates[-1].place[-1]) if log_scale and not apart else 1.0
         own_white = beside(white, unit) if log_scale else white
-        moves = _units(iterates[-1], own_white, ordered=ordered)
-        bent = 0.0 * ones if additive else _bent(lifted, away, iterates[-1].root, moves)
-        lost = np.hypot(lost, bent)
-        by_score = _weights(np.hypot(score_sds, lost), used)
-        left = units * [iterate.sums.rows * iterate.left for iterate in iterates]
-        unseen = units * [iterate.sums.rows * iterate.unseen for iterate in iterates]
-        unseen_sd = float(by_score @ unseen)
-        hidden = float(np.linalg.norm(by_score @ (cut[:, None] * away))) / len(curve) ** 0.5
-        left_sd = math.hypot(float(by_score @ left), hidden, float(by_score @ bent))
+        moves = None if additive else _units(iterates[-1], own_white, ordered=ordered)
+        by_score, left_sd, unseen_sd = _with_bias(iterates, stack, by_curve, used, prior, moves)
     measured = iterates[-1].place if log_scale and not apart else None
     counts, rows_sds = (
         np.array([getattr(iterate.sums, part) for iterate in iterates]) for part in ROWS
@@ -190,21 +165,21 @@ def pooled(
     elif has_scale and not additive:
         dispersion = _dispersion(iterates, of_model=of_model)
     return Quadratic(
-        place=by_score @ places,
+        place=by_score @ stack.places,
         root=iterates[-1].root,
-        score=by_score @ scores,
-        score_sd=float(np.linalg.norm(by_score * score_sds)),
-        curvature=np.tensordot(by_curve, curves, 1),
-        curvature_sd=float(np.linalg.norm(by_curve * curve_sds)),
-        noise=np.tensordot(by_curve, noises, 1),
-        noise_sd=float(np.linalg.norm(by_curve * noise_sds)),
+        score=by_score @ stack.scores,
+        score_sd=float(np.linalg.norm(by_score * stack.score_sds)),
+        curvature=np.tensordot(by_curve, stack.curves, 1),
+        curvature_sd=float(np.linalg.norm(by_curve * stack.curve_sds)),
+        noise=np.tensordot(by_curve, stack.noises, 1),
+        noise_sd=float(np.linalg.norm(by_curve * stack.noise_sds)),
         whitening=white.root,
         whitening_known=white.known,
         whitening_sd=white.sd,
         whitening_held=white.held,
-        places=as_two @ places,
-        scores=as_two @ scores,
-        score_sds=np.sqrt(as_two**2 @ score_sds**2),
+        places=as_two @ stack.places,
+        scores=as_two @ stack.scores,
+        score_sds=np.sqrt(as_two**2 @ stack.score_sds**2),
         scales=np.array([iterate.scale for iterate in near]),
         taus=np.array([iterate.tau for iterate in near]),
         tau_sds=np.array([iterate.tau_sd for iterate in near]),
@@ -239,6 +214,67 @@ def pooled(
         square_spread=iterates[-1].square_spread if scaled else 0.0,
         tail_sd=near[-1].tail_sd * (near[-1].scale * near[-1].tau / scale) ** 2 if scaled else 0.0,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stack:
+    """What k iterates released, side by side, times units (k,). places: (k, p)."""
+
+    units: Floats
+    places: Floats
+    scores: Floats
+    score_sds: Floats
+    curves: Floats
+    curve_sds: Floats
+    noises: Floats
+    noise_sds: Floats
+
+
+def _stacked(iterates: Sequence[Iterate], units: Floats, squares: Floats) -> _Stack:
+    """Return iterates side by side. squares: (k,), units of the variances of scores."""
+    score_sds, curve_sds, noise_sds = (
+        unit * np.array([iterate.sums.sds[k] for iterate in iterates])
+        for k, unit in enumerate((units, units, squares))
+    )
+    places, scores, curves, noises = (
+        np.array([np.asarray(part) * unit for part, unit in zip(parts, unit_of_each, strict=True)])
+        for parts, unit_of_each in (
+            ([iterate.place for iterate in iterates], np.ones(len(iterates))),
+            ([iterate.sums.score for iterate in iterates], units),
+            ([iterate.sums.curvature for iterate in iterates], units),
+            ([iterate.sums.noise for iterate in iterates], squares),
+        )
+    )
+    return _Stack(units, places, scores, score_sds, curves, curve_sds, noises, noise_sds)
+
+
+def _with_bias(
+    iterates: Sequence[Iterate],
+    stack: _Stack,
+    by_curve: Floats,
+    used: Floats,
+    prior: Normals | None,
+    moves: Floats | None,
+) -> tuple[Floats, float, float]:
+    """Return weights of scores (k,), and sds of what clips left out and of what they may have.
+
+    A score counts less the farther the mode is from its place: by the noise of the curvature, by
+    what clips cut off it, and by how much it bends. moves: see `_bent`; None where no score does.
+    by_curve: (k,), weights of curvatures. used: see `_weights`.
+    """
+    curve = np.tensordot(by_curve, stack.curves, 1)
+    curve_sd = np.linalg.norm(by_curve * stack.curve_sds)
+    lifted = _raised_to_noise(curve, float(curve_sd))
+    away = _away(iterates, stack.scores[-1], lifted, prior)
+    cut = stack.units * [iterate.sums.rows * iterate.cut_curve for iterate in iterates]
+    lost = np.linalg.norm(away, axis=1) * np.hypot(curve_sd * 0.5**0.5, cut / len(curve) ** 0.5)
+    bent = 0.0 * used if moves is None else _bent(lifted, away, iterates[-1].root, moves)
+    by_score = _weights(np.hypot(stack.score_sds, np.hypot(lost, bent)), used)
+    left = stack.units * [iterate.sums.rows * iterate.left for iterate in iterates]
+    unseen = stack.units * [iterate.sums.rows * iterate.unseen for iterate in iterates]
+    hidden = float(np.linalg.norm(by_score @ (cut[:, None] * away))) / len(curve) ** 0.5
+    left_sd = math.hypot(float(by_score @ left), hidden, float(by_score @ bent))
+    return by_score, left_sd, float(by_score @ unseen)
 
 
 def _most(most: Floats | float | None, scale: float, place: Floats | None) -> Floats | float | None:
