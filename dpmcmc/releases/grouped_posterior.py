@@ -6,6 +6,7 @@ numbers and public facts, at no cost. Source of the shrunken effects given that 
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -886,17 +887,7 @@ def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judged:
     stands = known * differ[:, None] >= 1.0
     sizes, sd = arrow.seen_cells()
     hidden = g - int((stands[0] & (sizes >= CLEAR * sd)).sum())
-    remarks = ""
-    if hidden:
-        remarks = (
-            f"{hidden} of {g} groups have too few rows beside the noise: they are shrunk to the"
-            f" mean of {'their outer group' if arrow.within else 'all'}"
-        )
-        if d > 1 and hidden >= MANY_HIDDEN * g:
-            remarks += (
-                ", and where groups and covariates go together, coefficients are nearer to those of"
-                " a model without groups"
-            )
+    flat = int((~stands[1]).sum()) if arrow.slope else 0
     unseen = ""
     if arrow.within:
         unseen = unseen_of_nested(known[0], differ[0] * (law / law[1]) ** 2, arrow.within)
@@ -906,11 +897,25 @@ def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judged:
             " groups differ"
         )
     fault, sentence, more = _fault(arrow, curve, step, rows_own, unseen)
-    if arrow.slope and not stands[1].all():
-        flat = int((~stands[1]).sum())
-        also = f"slopes of {flat} of {g} groups are told by their prior more than by their rows"
-        remarks += f"; {also}" if remarks else also
-    return Judged(not fault, share, sentence, fault, more, remarks)
+    return Judged(not fault, share, sentence, fault, more, "; ".join(_notes(arrow, hidden, flat)))
+
+
+def _notes(arrow: Arrow, hidden: int, flat: int) -> Iterator[str]:
+    """Yield notes on groups that noise hides, and on those whose slopes it hides (flat)."""
+    d, g = arrow.size
+    if hidden:
+        note = (
+            f"{hidden} of {g} groups have too few rows beside the noise: they are shrunk to the"
+            f" mean of {'their outer group' if arrow.within else 'all'}"
+        )
+        if d > 1 and hidden >= MANY_HIDDEN * g:
+            note += (
+                ", and where groups and covariates go together, coefficients are nearer to those of"
+                " a model without groups"
+            )
+        yield note
+    if flat:
+        yield f"slopes of {flat} of {g} groups are told by their prior more than by their rows"
 
 
 def unseen_of_nested(known: Floats, differ: Floats, within: int) -> str:

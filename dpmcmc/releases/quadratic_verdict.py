@@ -105,21 +105,8 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     lies; else None.
     """
     p = len(release.place)
-    _, turned, allowed = compared(release)
     values, vectors = np.linalg.eigh(release.curvature)
-    moved = np.maximum(values, 0.0) * _rescaled(release) ** 2
-    if not release.robust:  # what is small beside the posterior's width does no harm
-        variances = np.maximum(values, 0.0) * max(release.inflation, 1.0) + release.unsure_sd**2
-        moved = moved + MAX_BENT**2 * variances
-    surprise = (vectors.T @ turned) ** 2 / np.maximum(allowed + moved, TINY)
-    surprise[unmoved(release, vectors)] = 0.0  # there the posterior is as wide as need be
-    surprise[parted(release, vectors)] = 0.0  # and there it is that of the last look
-    if release.alone:
-        surprise[:] = 0.0
-    jump = max(
-        float(surprise.sum() / chdtri(p, SURPRISING)),
-        float(surprise.max() / chdtri(1, SURPRISING / p)),
-    )
+    jump = _jump(release, values, vectors)
     edge = largest_noise(p, release.curvature_sd)
     safe = np.maximum(values, max(edge, TINY**0.5))
     step = _mode(release, (vectors * safe) @ vectors.T, prior)
@@ -160,6 +147,27 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
         lasting=_fault(short),
         fault=fault,
         more=_enough_precision(release, step, precision) if fault in OF_NOISE else None,
+    )
+
+
+def _jump(release: Quadratic, values: Floats, vectors: Floats) -> float:
+    """Return the squared difference of the two near looks, over the most that noise explains.
+
+    values, vectors: of the curvature.
+    """
+    if release.alone:
+        return 0.0
+    p, (_, turned, allowed) = len(values), compared(release)
+    moved = np.maximum(values, 0.0) * _rescaled(release) ** 2
+    if not release.robust:  # what is small beside the posterior's width does no harm
+        variances = np.maximum(values, 0.0) * max(release.inflation, 1.0) + release.unsure_sd**2
+        moved = moved + MAX_BENT**2 * variances
+    surprise = (vectors.T @ turned) ** 2 / np.maximum(allowed + moved, TINY)
+    surprise[unmoved(release, vectors)] = 0.0  # there the posterior is as wide as need be
+    surprise[parted(release, vectors)] = 0.0  # and there it is that of the last look
+    return max(
+        float(surprise.sum() / chdtri(p, SURPRISING)),
+        float(surprise.max() / chdtri(1, SURPRISING / p)),
     )
 
 
