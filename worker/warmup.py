@@ -68,7 +68,7 @@ def once(folder: Path) -> None:
     are waited for, which the planner takes where nothing else is asked for; see `compile_rest`.
     """
     load()
-    with _alone(folder):
+    with _locked(folder):
         if compiled().exists():
             warm_up()
         else:
@@ -96,7 +96,7 @@ def _give_way() -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / "warmup.lock").open("w") as lock:
@@ -163,6 +163,6 @@ def _kinds(options: Any) -> list[Any]:
 
 if __name__ == "__main__":
     load()
-    with _alone(Path(sys.argv[1])) if len(sys.argv) > 1 else nullcontext():
+    with _locked(Path(sys.argv[1])) if len(sys.argv) > 1 else nullcontext():
         warm_up()
         compiled().touch()

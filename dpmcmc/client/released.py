@@ -378,6 +378,7 @@ def _is_spread(value: object) -> bool:
 
 
 def _prediction(answer: Json) -> Prediction:
+    """A prediction from its JSON."""
     probabilities = answer["probabilities"]
     if probabilities is not None:
         probabilities = {

@@ -312,7 +312,7 @@ def _endpoints(issuer: str) -> dict[str, str]:
 
 
 def _scheme(address: str) -> str:
-    """Of an address with a host; empty where it has none."""
+    """The scheme of an address; empty where it has no host."""
     try:
         parts = urlsplit(address)
         return parts.scheme if parts.hostname else ""

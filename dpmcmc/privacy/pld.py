@@ -277,8 +277,8 @@ def _laplace_distribution(pure: float, interval: float) -> Losses:
 def _pair_distribution(pure: float, delta: float, interval: float) -> Losses:
     """Return the distribution of randomised response that fails with probability delta."""
     epsilons = _grid(pure, interval)
-    held = -np.expm1(np.minimum(epsilons - pure, 0.0)) / (1 + math.exp(-pure))
-    above = delta + (1 - delta) * held
+    without_failure = -np.expm1(np.minimum(epsilons - pure, 0.0)) / (1 + math.exp(-pure))
+    above = delta + (1 - delta) * without_failure
     return dotted(interval, above, above)
 
 

@@ -122,13 +122,13 @@ def _stepwise(event: Event, delta: float) -> Iterator[tuple[str, float]]:
     if parts is None or rest == 0:
         yield from ((name, math.inf) for name in ("basic", "advanced", "advanced_blog", "optimal"))
         return
-    curved = sum(count for leaf, count in parts.items() if pair_of(leaf)[0] == math.inf)
-    yield "basic", _basic(parts, rest / max(curved, 1))
-    entries = _entries(parts, rest / max(2 * curved, 1))
-    beta = rest / 2 if curved else rest
+    approximate = sum(count for leaf, count in parts.items() if pair_of(leaf)[0] == math.inf)
+    yield "basic", _basic(parts, rest / max(approximate, 1))
+    entries = _entries(parts, rest / max(2 * approximate, 1))
+    beta = rest / 2 if approximate else rest
     yield "advanced", composition.advanced_epsilon(entries, beta) if entries else math.inf
     yield "advanced_blog", composition.advanced_epsilon_blog(entries, beta) if entries else math.inf
-    yield "optimal", _optimal(entries, rest / (2 * curved) if curved else 0.0, rest)
+    yield "optimal", _optimal(entries, rest / (2 * approximate) if approximate else 0.0, rest)
 
 
 def _basic(parts: dict[Event, int], each: float) -> float:

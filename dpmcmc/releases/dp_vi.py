@@ -410,14 +410,14 @@ class _Fit:
             return 0.0
         (low, high), *ends = rows.box
         columns = len(ends[0])
-        at = np.sort(np.stack(ends) * self.place[:columns], axis=0).sum(axis=1)
+        lowest, highest = np.sort(np.stack(ends) * self.place[:columns], axis=0).sum(axis=1)
         along = np.asarray(np.linalg.inv(self._back[:columns, :columns]), np.float64)
         box = np.array(ends[0]), np.array(ends[1])
         longest = min(max_row_norm * float(np.linalg.norm(along, 2)), across(along, box))
         if rows.family == "logistic":
-            return float(longest * max(expit(at[1]), expit(-at[0])) / self._last_clip)
+            return float(longest * max(expit(highest), expit(-lowest)) / self._last_clip)
         scale = math.exp(-float(self.place[-1])) if rows.scaled else 1.0
-        residual = max(high - at[0], at[1] - low) * scale
+        residual = max(high - lowest, highest - low) * scale
         of_scale = max(residual**2 - 1.0, 1.0) if rows.scaled else 0.0
         return math.hypot(longest * residual * scale, of_scale) / self._last_clip
 
