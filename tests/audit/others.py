@@ -45,6 +45,8 @@ WANTED = (
     "maximum of power 1, smooth_laplace, epsilon 4",
     "randomised_response, epsilon 4",
     "two_stages, laplace",
+    "check_fit, poisson",
+    "check_fit, logistic",
 )
 
 
@@ -93,7 +95,8 @@ def _numbers(job: Job, spec: Any, rows: Any, permit: Permit, random: Any) -> np.
     if isinstance(spec.task, SyntheticTask):  # the tables are drawn from its counts
         plan: Any = TASKS[SyntheticTask](schema, spec.task, spec.privacy)
         return synthesising.release(plan.plan, rows, permit, random)[:MOST_NUMBERS]
-    first = next(run_task(schema, TaskSpec(task=spec.task, privacy=spec.privacy), rows, permit))
+    task, fitted = TaskSpec(task=spec.task, privacy=spec.privacy), job.case.fitted
+    first = next(run_task(schema, task, rows, permit, fitted=fitted))
     return first.value[0, 0, :MOST_NUMBERS]
 
 
