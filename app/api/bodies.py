@@ -13,7 +13,7 @@ from fastapi import Request
 from pydantic import ValidationError
 
 from app.api.endpoints import in_thread
-from app.api.examples import EXAMPLES
+from app.api.examples import EXAMPLES, FURTHER
 from app.api.problems import escaped, faults, of_status, too_many_values
 from app.api.schemas import Request as Body
 from app.services.errors import Fault, Refusal
@@ -172,8 +172,11 @@ def describe(*models: type[Body], required: bool = True) -> dict[str, Any]:
     schema = schemas[0] if len(schemas) == 1 else {"oneOf": schemas}
     shown: dict[str, Any] = {"example": EXAMPLES[models[0].__name__]}
     if len(models) > 1:
-        names = (model.__name__ for model in models)
-        shown = {"examples": {name: {"value": EXAMPLES[name]} for name in names}}
+        names = [model.__name__ for model in models]
+        examples = {name: EXAMPLES[name] for name in names}
+        for name in names:
+            examples |= FURTHER.get(name, {})
+        shown = {"examples": {name: {"value": example} for name, example in examples.items()}}
     return {
         "requestBody": {
             "required": required,

@@ -90,3 +90,13 @@ EXAMPLES: dict[str, Json] = {
     },
     "StepsIn": {"epsilon": 1.0, "delta": _DELTA, "noise_multiplier": 200.0},
 }
+# beside that of the same body, for what it says otherwise
+FURTHER: dict[str, dict[str, Json]] = {
+    "TaskIn": {
+        "a check of a fit": {
+            "dataset": _ID,
+            "task": {"kind": "predictive_check", "job": _ID, "bins": 10},
+            "privacy": {"epsilon": 0.1, "delta": _DELTA},
+        }
+    }
+}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.api.bodies import BODIES
-from app.api.examples import EXAMPLES
+from app.api.examples import EXAMPLES, FURTHER
 from tests.api.support import House, job_of
 from tests.api.test_access import ALLOWED
 
@@ -53,7 +53,9 @@ def test_every_body_has_an_example_that_is_read(document: dict[str, Any]) -> Non
         for schema in body["schema"].get("oneOf", [body["schema"]]):
             name = schema["$ref"].rsplit("/", 1)[1]
             example = body["examples"][name]["value"] if "examples" in body else body["example"]
-            assert BODIES[name].model_validate_json(json.dumps(example)), name
+            for one in (example, *FURTHER.get(name, {}).values()):
+                assert BODIES[name].model_validate_json(json.dumps(one)), name
+            assert set(FURTHER.get(name, {})) <= set(body.get("examples", {}))
             seen.add(name)
     assert {*seen, "DatasetIn", "InspectIn"} == set(EXAMPLES) == set(BODIES)  # metadata of forms
 
