@@ -175,20 +175,19 @@ class Parameters:
     def each(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
         """Return P(Y < y) and P(Y <= y), (draw, m) each, at covariates x (d, m).
 
-        Of groups in the middle and, where trials are counted, of usual numbers of them.
+        Of a mean group and, where trials are counted, of usual numbers of them.
         """
         beside = np.full(len(y), self._design.usual_trials)
         ends = [
-            self._of_responses(y, beside, coefficients @ x + self._design.middle_offset, scale)
-            for coefficients, scale in zip(self.coefficients, self._scales, strict=True)
+            self._of_responses(y, beside, eta, scale)
+            for eta, scale in zip(self._usual(x), self._scales, strict=True)
         ]
         below, upto = zip(*ends, strict=True)
         return np.array(below), np.array(upto)
 
     def shares(self, x: Floats) -> Floats:
         """Return the probabilities (draw, category, m) at covariates x (d, m)."""
-        offset = self._design.middle_offset
-        return np.array([self._categories(own @ x + offset) for own in self.coefficients])
+        return np.array([self._categories(eta) for eta in self._usual(x)])
 
     def quantiles(self, x: Floats, shares: Floats) -> Floats:
         """Return the responses (m,) below which such a share lies, at covariates x (d, m).
@@ -227,6 +226,15 @@ class Parameters:
         if self._family.categories is None:
             raise refused(self._model)
         return np.asarray(self._family.categories(eta))
+
+    def _usual(self, x: Floats) -> Iterator[Floats]:
+        """Yield the predictors (k, m) at covariates x (d, m) of a mean group under each draw."""
+        for k, coefficients in enumerate(self.coefficients):
+            eta = coefficients @ x + self._design.middle_offset
+            if self._effects is not None:
+                level, *slope = self._effects[k].mean(axis=1)
+                eta += level + sum(slope) * x[self._design.slope]
+            yield eta
 
     def _predictors(self, table: Table) -> Iterator[Floats]:
         """Yield the predictors (k, n) of rows under each draw."""
