@@ -19,7 +19,9 @@ from dpmcmc.releases import quadratic
 from dpmcmc.releases.categories import even, typical
 from dpmcmc.releases.quadratic import Quadratic
 
-SURPRISING = 0.01  # probability that prior and rows lie so far apart in any coefficient by chance
+# probability that prior and rows lie so far apart in any coefficient by chance: at .01 reliable
+# answers by persons were 3 sds off, and none of 969 reliable ones of 110 data sets is lost to it
+SURPRISING = 0.2
 USUAL_SD = 0.25  # of a column within [-1, 1], whose bounds are four of its sds out
 CLEAR_SDS = 2.0  # of its noise, by which its mean square is less than what was released
 NARROW = 0.2  # sd over the room to the next bound, up to which a column is narrow

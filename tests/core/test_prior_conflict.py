@@ -183,3 +183,20 @@ def test_priors_asked_for_by_name_are_the_callers_own_and_others_the_jobs():
         assert not any("move x by" in reason for reason in reasons)
     again = found.posterior({"z": NormalPrior(scale=5.0)}).verdict
     assert "move x by" in again.reasons[-1]
+
+
+def test_a_prior_that_moves_what_noise_nearly_hides_is_told():
+    """Rows of persons, whose noise makes a conflict look like chance more often than one in 100."""
+    rng = np.random.default_rng(1)
+    owner = np.repeat(np.arange(3000), rng.integers(1, 6, 3000))
+    income, z = np.clip(rng.gamma(4.5, 0.72, 3000), 0, 31)[owner], rng.integers(0, 2, 3000)[owner]
+    income = np.clip(income * np.exp(rng.normal(0, 0.2, len(owner))), 0, 31)
+    eta = 0.4 - 0.5 * income + 0.8 * z + 1.5 * rng.normal(size=3000)[owner]
+    y = (rng.random(len(owner)) < 1 / (1 + np.exp(-eta))) * 1.0
+    data = {"who": owner, "income": income, "z": z * 1.0, "y": y}
+    bounds = {"income": (0, 31), "z": (0, 1), "y": (0, 1)}
+    schema = Schema.from_frame(data, bounds=bounds, privacy_unit="who", max_rows=5)
+    for seed in range(12):
+        options = {"epsilon": 1, "delta": 1e-6, "random": Seeded(seed), "accept_low_quality": True}
+        found = sample("y ~ income + z", data, schema, family="logistic", **options)
+        assert "so wide that default priors" in found.verdict.sentence
