@@ -813,7 +813,7 @@ def test_api_page_lists_the_operations_without_a_foreign_host(
     page.get_by_text("/v1/plans").first.click()
     plan = page.locator("#post-v1-plans")
     expect(plan).to_contain_text("Body")
-    expect(plan.locator("pre")).to_have_count(3)  # another body, curl with the first, the answer
+    expect(plan.locator("pre")).to_have_count(4)  # two more bodies, curl with the first, the answer
     plan.get_by_role("link", name="PlanOut").click()
     expect(page.locator("#PlanOut")).to_contain_text("expected_ess")
     send = plan.get_by_role("button", name="Send POST")
