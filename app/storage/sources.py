@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -22,9 +22,6 @@ Name = Annotated[str, Field(pattern=NAME)]
 Part = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
 Seconds = Annotated[int, Field(ge=1, le=MOST_SECONDS)]
 NOT_BOTH = "{0}_env or {0}_file, not both"
-WITHOUT_DUCKDB = "a source of kind duckdb needs the package duckdb"
-WITHOUT_DELTA = "a source of kind delta needs the package deltalake"
-WITHOUT_ICEBERG = "a source of kind iceberg needs the package pyiceberg"
 
 
 class SourcesFileError(ValueError):
@@ -32,11 +29,20 @@ class SourcesFileError(ValueError):
 
 
 class _Source(BaseModel):
-    """Fields of all kinds. seconds: time limit of a snapshot."""
+    """Fields of all kinds. package: that reads it, if any. seconds: time limit of a snapshot."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
+    package: ClassVar[str] = ""
     seconds: Seconds = 3600
+
+    @model_validator(mode="after")
+    def _is_installed(self) -> Self:
+        """Check that the package is installed that reads sources of this kind."""
+        if self.package and find_spec(self.package) is None:
+            kind = getattr(self, "kind", "")
+            raise ValueError(f"a source of kind {kind} needs the package {self.package}")
+        return self
 
 
 class _Database(_Source):
@@ -86,15 +92,9 @@ class PostgresqlSource(_Database):
 class DuckdbSource(_Database):
     """A DuckDB file on this machine."""
 
+    package: ClassVar[str] = "duckdb"
     kind: Literal["duckdb"]
     file: Path
-
-    @model_validator(mode="after")
-    def _is_installed(self) -> "DuckdbSource":
-        """Check that DuckDB is installed."""
-        if find_spec("duckdb") is None:
-            raise ValueError(WITHOUT_DUCKDB)
-        return self
 
 
 class _Folder(_Source):
@@ -144,27 +144,15 @@ class ParquetSource(_Folder):
 class DeltaSource(_Folder):
     """A folder of Delta Lake tables."""
 
+    package: ClassVar[str] = "deltalake"
     kind: Literal["delta"]
-
-    @model_validator(mode="after")
-    def _is_installed(self) -> "DeltaSource":
-        """Check that the Delta library is installed."""
-        if find_spec("deltalake") is None:
-            raise ValueError(WITHOUT_DELTA)
-        return self
 
 
 class IcebergSource(_Folder):
     """A folder of Iceberg tables."""
 
+    package: ClassVar[str] = "pyiceberg"
     kind: Literal["iceberg"]
-
-    @model_validator(mode="after")
-    def _is_installed(self) -> "IcebergSource":
-        """Check that the Iceberg library is installed."""
-        if find_spec("pyiceberg") is None:
-            raise ValueError(WITHOUT_ICEBERG)
-        return self
 
 
 Source = PostgresqlSource | DuckdbSource | ParquetSource | DeltaSource | IcebergSource
