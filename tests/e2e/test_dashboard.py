@@ -298,34 +298,6 @@ def test_a_release_is_asked_again_for_nothing(page: Page, service: Service, anal
     expect(page.locator("#again").get_by_role("alert")).to_contain_text("/given/0/x")
 
 
-def test_a_model_is_checked_against_the_rows(page: Page, service: Service, analyst: str) -> None:
-    job = job_of(analyst, service, privacy={"epsilon": 1.0, "delta": 1e-6})
-    sign_in(page, service.url, analyst)
-    page.goto(f"{service.url}/jobs/{job['id']}")
-    page.get_by_text("Check the model against the rows").click()
-    asked = page.get_by_label("Epsilon of the check")
-    expect(asked).to_have_value("0.1")
-    asked.fill("much")
-    page.get_by_role("button", name="What would it show?").click()
-    expect(page.locator("#check")).to_contain_text("/privacy/epsilon must be a number")
-    asked.fill("0.3")
-    page.get_by_role("button", name="What would it show?").click()
-    expect(page.locator("#check")).to_contain_text("affordable")
-    expect(page.locator("#check")).to_contain_text("of the rows in one bin would show")
-    page.get_by_role("button", name="Pay and check").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("check of y ~ x")
-    expect(page.locator("#summary tbody tr")).to_have_count(10, timeout=30_000)
-    expect(page.get_by_role("heading", name=re.compile("No misfit|differ"))).to_be_visible()
-    expect(page.locator("figure.plot canvas")).to_be_visible()
-    results = Axe().run(page)
-    assert [v["id"] for v in results.response["violations"] if v["impact"] in GRAVE] == []
-    expect(page.get_by_role("button", name="Duplicate")).to_have_count(0)
-    page.get_by_role("link", name=f"job {job['id'][:8]}").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("y ~ x")
-    page.goto(f"{service.url}/jobs")
-    expect(page.locator("#jobs")).to_contain_text("check of y ~ x")
-
-
 def test_a_job_is_duplicated_as_it_was_asked_for(
     page: Page, service: Service, analyst: str
 ) -> None:
@@ -844,6 +816,34 @@ def test_api_page_lists_the_operations_without_a_foreign_host(
         .headers["content-security-policy"]
         .startswith("default-src 'self'")
     )
+
+
+def test_a_model_is_checked_against_the_rows(page: Page, service: Service, analyst: str) -> None:
+    job = job_of(analyst, service, privacy={"epsilon": 1.0, "delta": 1e-6})
+    sign_in(page, service.url, analyst)
+    page.goto(f"{service.url}/jobs/{job['id']}")
+    page.get_by_text("Check the model against the rows").click()
+    asked = page.get_by_label("Epsilon of the check")
+    expect(asked).to_have_value("0.1")
+    asked.fill("much")
+    page.get_by_role("button", name="What would it show?").click()
+    expect(page.locator("#check")).to_contain_text("/privacy/epsilon must be a number")
+    asked.fill("0.3")
+    page.get_by_role("button", name="What would it show?").click()
+    expect(page.locator("#check")).to_contain_text("affordable")
+    expect(page.locator("#check")).to_contain_text("of the rows in one bin would show")
+    page.get_by_role("button", name="Pay and check").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("check of y ~ x")
+    expect(page.locator("#summary tbody tr")).to_have_count(10, timeout=30_000)
+    expect(page.get_by_role("heading", name=re.compile("No misfit|differ"))).to_be_visible()
+    expect(page.locator("figure.plot canvas")).to_be_visible()
+    results = Axe().run(page)
+    assert [v["id"] for v in results.response["violations"] if v["impact"] in GRAVE] == []
+    expect(page.get_by_role("button", name="Duplicate")).to_have_count(0)
+    page.get_by_role("link", name=f"job {job['id'][:8]}").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("y ~ x")
+    page.goto(f"{service.url}/jobs")
+    expect(page.locator("#jobs")).to_contain_text("check of y ~ x")
 
 
 def test_what_the_planner_chose_is_shown_with_its_reasons(
