@@ -335,10 +335,12 @@ def test_a_worker_that_was_given_up_can_store_nothing(
 
     def sleeps(*_: Any) -> Iterator[Released[Any]]:
         yield from some_blocks(1, steps=30)
-        monkeypatch.setattr(running.Heartbeat, "_beat", lambda _: None)
-        recover(house, clock, recovery)
-        monkeypatch.undo()
-        house.run(job)
+        # the first one would stop the second: a process runs one job, and they share its signals
+        with pytest.MonkeyPatch.context() as silent:
+            silent.setattr(running.Heartbeat, "_beat", lambda _: None)
+            recover(house, clock, recovery)
+            monkeypatch.undo()
+            house.run(job)
         yield from some_blocks(1, steps=30)
 
     sampler(monkeypatch, sleeps)
