@@ -57,7 +57,9 @@ class Impatient(HttpToolsProtocol):
     flow: _Flow
     _unparsed: bytearray
     _receiving = Receiving.HEADERS
-    _part, _events, _eventless = LEAST_PART, 0, 0  # the last in bytes since the last event
+    _part = LEAST_PART
+    _events, _progress = 0, False  # of the present part; whether headers or content came to an end
+    _without = 0  # bytes without such progress
     _closing: asyncio.TimerHandle | None = None
     _ending: asyncio.TimerHandle | None = None
     _cutting: asyncio.TimerHandle | None = None
@@ -106,12 +108,11 @@ class Impatient(HttpToolsProtocol):
 
     def _feed(self, part: bytes) -> None:
         """Parse a part, and refuse headers and what is between contents if it is too long."""
-        self._events = 0
+        self._events, self._progress = 0, False
         super().data_received(part)
         self._part = LEAST_PART if self._events > FEW_EVENTS else min(2 * self._part, MOST_PART)
-        ended = self._events and self._receiving is not Receiving.HEADERS
-        self._eventless = 0 if ended else self._eventless + len(part)
-        if self._eventless > MOST_HEAD and not self.transport.is_closing():
+        self._without = 0 if self._progress else self._without + len(part)
+        if self._without > MOST_HEAD and not self.transport.is_closing():
             self.send_400_response("The headers are too long.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -125,17 +126,20 @@ class Impatient(HttpToolsProtocol):
         if len(self.pipeline) >= MOST_AHEAD:
             raise ValueError
         self._events += 1
+        self._progress = True
         self._receiving = Receiving.CONTENT
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Take content."""
         self._events += 1
+        self._progress = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """End a request."""
         self._events += 1
+        self._progress = True
         answered = self.cycle.response_complete
         self._receiving = Receiving.HEADERS if answered else Receiving.NOTHING
         super().on_message_complete()

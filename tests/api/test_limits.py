@@ -23,7 +23,7 @@ from app.api.endpoints import key_of
 from app.api.limits import OwnMeter, Rates, SharedMeter
 from app.api.metrics import Metrics
 from app.api.middleware import Front
-from app.connections import LEAST_PART, MOST_PART, Impatient, Receiving
+from app.connections import LEAST_PART, MOST_PART, Impatient
 from app.services.errors import Refusal
 from app.settings import Settings
 from tests.api.support import ADMIN, CSV, METADATA, House, client, house_in, job_of, running
@@ -457,13 +457,18 @@ def test_a_body_that_nobody_needs_any_more_does_not_hold_its_connection(hasty: s
     assert time.monotonic() - began < 7
 
 
-def test_a_body_that_comes_whole_behind_its_answer_keeps_the_connection(hasty: str) -> None:
-    head = "POST /v1/users HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+@pytest.mark.parametrize("size", [1000, 84_000])  # one part, and a large one last
+def test_a_body_that_comes_whole_behind_its_answer_keeps_the_connection(
+    hasty: str, size: int
+) -> None:
+    head = f"POST /v1/users HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n"
     with closing(_open(hasty, head.encode())) as line:
         answer = b""
         while not answer.endswith(b"}"):
             answer += line.recv(5000)
-        line.sendall(b"x" * 1000 + b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        line.sendall(b"x" * size)
+        time.sleep(0.3)
+        line.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b" 200 " in line.recv(5000)
 
 
@@ -526,11 +531,12 @@ def test_a_large_body_comes_in_ever_larger_parts(monkeypatch: pytest.MonkeyPatch
     """What holds many events, such as chunks of one byte, comes in small ones."""
     parts = list[int]()
     line: Any = Impatient.__new__(Impatient)
-    line._receiving, line._events_of_a_part = Receiving.CONTENT, 1
+    line._events_of_a_part = 1
 
     def parsed(part: bytes) -> None:
         parts.append(len(part))
         line._events += line._events_of_a_part
+        line._progress = True
 
     monkeypatch.setattr(HttpToolsProtocol, "data_received", lambda _, part: parsed(part))
     for _ in range(7):
