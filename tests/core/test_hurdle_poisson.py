@@ -162,7 +162,7 @@ def test_averages_over_the_posterior_are_those_of_normal_predictors():
 def test_one_row_has_one_vector_for_both_parts():
     x = np.array([[1.0, 1.0], [0.5, -0.5]])
     look = Look(HURDLE, np.zeros(4), np.eye(4), (UNCUT, UNCUT, 1.0, UNCUT), None, 1, 1.0)
-    block = look.own(HeldRows(x, np.array([3.0, 0.0])))
+    block = look.unclipped(HeldRows(x, np.array([3.0, 0.0])))
     mean = float(positive_moments(np.zeros(1))[0][0])
     expected = [np.r_[(3.0 - mean) * x[:, 0], -0.5 * x[:, 0]], np.r_[0.0 * x[:, 1], 0.5 * x[:, 1]]]
     np.testing.assert_allclose(array_of(block.vectors).T, expected)
