@@ -36,12 +36,12 @@ def with_groups(family: Model) -> Model:
                 f" C({design.grouping.label})"
             )
             raise SpecError(POINTER, message)
-        rows = family.rows(model.options)
+        family.check(design, model)
+        rows = family.rows(model.options) if design.smooths else None  # of options that are checked
         if design.smooths and (rows is None or rows.link in SEVERAL):
             smooth = design.smooths[0]
             message = f"{smooth.term} is not for {family.family}: write {smooth.without_penalty}"
             raise SpecError(POINTER, message)
-        family.check(design, model)
 
     def parameters(design: Design, model: ModelSpec) -> tuple[str, ...]:
         """Return parameter names: the family's, then sds and effects of groups and smooths."""

@@ -308,3 +308,14 @@ def test_a_robust_answer_is_the_family_itself():
 def test_it_has_four_degrees_of_freedom_where_none_are_given():
     assert MODELS["student_t"].rows(ModelOptions()).degrees == 4.0
     assert MODELS["student_t"].rows(ModelOptions(degrees_of_freedom=7.0)).degrees == 7.0
+
+
+@pytest.mark.parametrize("formula", ["y ~ x", "y ~ s(x)", "~ x"])
+def test_no_degrees_of_freedom_are_refused_in_any_formula(formula):
+    number = NumberColumn(name="x", lower=0, upper=1)
+    schema = Schema(columns=(number, NumberColumn(name="y", lower=0, upper=1)), rows=1000)
+    model = ModelSpec(
+        family="student_t", formula=formula, options=ModelOptions(degrees_of_freedom=0.0)
+    )
+    with pytest.raises(SpecError):
+        plan(schema, JobSpec(model=model, privacy=PrivacySpec(epsilon=1.0)))
