@@ -318,4 +318,4 @@ def test_no_degrees_of_freedom_are_refused_in_any_formula(formula):
         family="student_t", formula=formula, options=ModelOptions(degrees_of_freedom=0.0)
     )
     with pytest.raises(SpecError):
-        plan(schema, JobSpec(model=model, privacy=PrivacySpec(epsilon=1.0)))
+        plan(schema, JobSpec(model=model, privacy=PrivacySpec(epsilon=1.0, delta=1e-6)))
