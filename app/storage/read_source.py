@@ -368,8 +368,8 @@ def _iceberg(
         check_types(schema, columns)
         names = tuple(column.name for column in columns)
         scan = DataScan(metadata, files, selected_fields=names)
+        rows = ArrowScan(metadata, files, scan.projection(), scan.row_filter)
         for task in scan.plan_files():
-            rows = ArrowScan(metadata, files, scan.projection(), scan.row_filter)
             for batch in rows.to_record_batches([task]):
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     yield batch.slice(start, BATCH_ROWS)

@@ -67,7 +67,7 @@ class Basis:
 
 def basis(call: Call, bounds: Mapping[str, Interval]) -> Basis:
     """Return the basis that a call names. Raises SpecError on a wrong column or option."""
-    name = _column(call)
+    name = first_column(call)
     if call.name == "s":
         _check_smooth(call)
     if name not in bounds:
@@ -202,7 +202,9 @@ def _bs(call: Call, options: Options, low: float, high: float) -> BasisParts:
 def _cr(call: Call, options: Options, low: float, high: float) -> BasisParts:
     """Return kind, degree and knots of cr or ns. Raises SpecError."""
     if call.name == "ns" and "df" not in options:  # R's default is a straight line
-        raise call.refuse(f"give the number of its functions: ns({written(_column(call))}, df=4)")
+        raise call.refuse(
+            f"give the number of its functions: ns({written(first_column(call))}, df=4)"
+        )
     df = _whole(call, "df", options.get("df", 3), 2, MAX_FUNCTIONS)
     return "cr", 3, tuple(np.linspace(low, high, df + 1).tolist())
 
@@ -240,12 +242,12 @@ def powers(call: Call) -> list[str] | None:
         raise call.refuse("raw must be True or False")
     if not raw:
         return None
-    name = written(_column(call))
+    name = written(first_column(call))
     return [f"I({name})", *(f"I({name} ** {k})" for k in range(2, degree + 1))]
 
 
-def _column(call: Call) -> str:
-    """Return the column that is a call's first argument. Raises SpecError."""
+def first_column(call: Call) -> str:
+    """Return the column that is a call's first argument. Raises SpecError where it is none."""
     name = call.column(call.arguments[0]) if call.arguments else None
     if name is None:
         raise call.refuse("its first argument must be a column")
@@ -274,7 +276,7 @@ def _options(call: Call) -> dict[str, Any]:
 
 def _check_smooth(call: Call) -> None:
     """Refuse what s(x) takes in other software, with what to write."""
-    name = written(_column(call))
+    name = written(first_column(call))
     for option in call.options:
         if option in _OF_OTHER_SMOOTHS:
             raise call.refuse(f"{option}: {_OF_OTHER_SMOOTHS[option].format(name)}")

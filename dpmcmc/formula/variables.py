@@ -9,7 +9,7 @@ from typing import Literal
 
 from dpmcmc.base.errors import SpecError, near
 from dpmcmc.formula.arithmetic import LEFT, Call, Interval, expression, read_call
-from dpmcmc.formula.bases import BASES, basis, powers, walk
+from dpmcmc.formula.bases import BASES, basis, first_column, powers, walk
 from dpmcmc.formula.columns import Variable
 from dpmcmc.formula.parse import POINTER, TRIALS, Term, Token, written
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, Column, NumberColumn, Schema
@@ -214,9 +214,7 @@ def _plain(column: Column, call: Call | None = None) -> Variable:
 
 def _walk(schema: Schema, call: Call) -> Variable:
     """Return the variable of rw(g). Raises SpecError where g has no order of few values."""
-    name = call.column(call.arguments[0]) if call.arguments else None
-    if name is None:
-        raise call.refuse("its first argument must be a column")
+    name = first_column(call)
     column = column_of(schema, name)
     if isinstance(column, NumberColumn):
         if not column.integer:

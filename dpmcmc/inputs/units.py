@@ -95,14 +95,6 @@ def _scattered(column: Column, places: NDArray[np.int64]) -> NDArray[np.float64]
     return np.asarray(np.round(numbers) if column.integer else numbers)
 
 
-def grouped(digests: NDArray[np.uint8], max_rows: int, key: bytes) -> Grouped:
-    """Return rows grouped by unit.
-
-    digests: (rows, 16) of each row's unit, see `digest_of`. key: see `Owners.grouped`.
-    """
-    return owners(digests).grouped(max_rows, key)
-
-
 @dataclass(frozen=True, slots=True)
 class Owners:
     """The privacy unit of each row. unit_of: (rows,) number of its unit. digests: of units."""

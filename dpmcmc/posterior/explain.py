@@ -101,9 +101,9 @@ def _effects(
     for factor, row, subject in effects[:MOST_EFFECTS]:
         yield _effect(design, factor, row, subject)
     for smooth in design.smooths[:MOST_EFFECTS]:
-        shape = "in steps from each value to the next" if smooth.walk else "along a curve"
-        plot = "" if smooth.walk else ", which its plot shows"
-        yield f"{design.response} goes with {smooth.column} {shape}{plot}."
+        curve = "along a curve, which its plot shows"
+        shape = "in steps from each value to the next" if smooth.walk else curve
+        yield f"{design.response} goes with {smooth.column} {shape}."
     if len(effects) > MOST_EFFECTS:
         remaining = len(effects) - MOST_EFFECTS
         yield f"{remaining} more {'effect is' if remaining == 1 else 'effects are'} in the table."

@@ -26,7 +26,7 @@ from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import DpPenaltyOptions, SufficientStatisticsOptions
 from dpmcmc.inputs.schema import NumberColumn, PrivacyUnit, Schema, Table, units_named
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, PrivacySpec
-from dpmcmc.inputs.units import EMPTY, digest_of, grouped
+from dpmcmc.inputs.units import EMPTY, digest_of, owners
 from dpmcmc.mechanisms import joint_sums
 from dpmcmc.mechanisms.counts import TABLE_SENSITIVITY
 from dpmcmc.mechanisms.joint_sums import Block, Caps
@@ -66,7 +66,7 @@ def digests(names):
 def test_every_unit_has_its_slots_and_only_its_own_rows():
     rng = np.random.default_rng(1)
     names = [str(unit) for unit in rng.integers(0, 40, 300)]
-    result = grouped(digests(names), 4, KEY)
+    result = owners(digests(names)).grouped(4, KEY)
     units = len(set(names))
     assert len(result.slots) == 4 * units
     sizes = [names.count(name) for name in set(names)]
@@ -75,9 +75,9 @@ def test_every_unit_has_its_slots_and_only_its_own_rows():
     for unit, slots in enumerate(result.slots.reshape(units, 4)):
         used = slots[slots != EMPTY]
         assert (slots[: len(used)] == used).all()  # those in use first
-        owners = {names[row] for row in used}
-        assert len(owners) == 1
-        (owner,) = owners
+        owners_of_slots = {names[row] for row in used}
+        assert len(owners_of_slots) == 1
+        (owner,) = owners_of_slots
         assert len(used) == min(names.count(owner), 4)
         assert bytes(result.digests[unit]) == digest_of(owner, KEY)
     assert len(set(result.slots[result.slots != EMPTY])) == (result.slots != EMPTY).sum()
@@ -89,7 +89,7 @@ def test_kept_rows_are_a_uniform_choice_in_random_order():
     kept = np.zeros(6)
     for trial in range(3000):
         key = trial.to_bytes(32)
-        result = grouped(digests(names), 3, key)
+        result = owners(digests(names)).grouped(3, key)
         slots = next(s for s in result.slots.reshape(2, 3) if (s != 6).all())
         kept[slots] += 1
         first[slots[0]] += 1
@@ -99,8 +99,8 @@ def test_kept_rows_are_a_uniform_choice_in_random_order():
 
 def test_the_order_of_units_says_nothing_of_the_file():
     names = ["a", "b", "c", "d"]
-    one = grouped(digests(names), 1, KEY)
-    other = grouped(digests(names[::-1]), 1, KEY)
+    one = owners(digests(names)).grouped(1, KEY)
+    other = owners(digests(names[::-1])).grouped(1, KEY)
     assert [names[row] for row in one.slots] == [names[::-1][row] for row in other.slots]
 
 
@@ -520,7 +520,7 @@ def test_other_persons_keep_their_rows_whatever_one_person_has():
     less = [row for row in rows if row[0] != "7"]
 
     def kept(some):
-        result = grouped(digests([name for name, _ in some]), 3, KEY)
+        result = owners(digests([name for name, _ in some])).grouped(3, KEY)
         slots = result.slots.reshape(-1, 3)
         return {
             bytes(digest): tuple(some[k][1] for k in unit if k != EMPTY)
