@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import subprocess
 import sys
 
 from tests.chaos.stacks import AbsentError
@@ -9,6 +10,14 @@ from tests.load.crowded import under_load
 from tests.load.report import Line, say
 from tests.load.rest import at_rest
 from tests.load.stacks import STACKS, started
+from worker.warmup import compiled
+
+
+def compile_kernels() -> None:
+    """Compile what is not compiled yet: an installation does so once, in its first minutes."""
+    if not compiled().exists():
+        say("compiling kernels, once ...")
+        subprocess.run([sys.executable, "-m", "worker.warmup"], check=True)
 
 
 def measured(name: str, seconds: float, rest: bool) -> list[Line]:
@@ -24,6 +33,7 @@ def main() -> int:
     parser.add_argument("--stack", choices=STACKS, action="append", help="one of the two only")
     parser.add_argument("--rest", action="store_true", help="one caller, and an idle service")
     options = parser.parse_args()
+    compile_kernels()
     missed = False
     for name in options.stack or STACKS:
         say(f"{name}:")
