@@ -109,8 +109,13 @@ def squares(vectors: Vectors) -> Floats:
 def clip_factor(size: Floats, cap: float) -> Floats:
     """Return factors (m,) that bring sizes to at most cap; 0 for NaN."""
     with np.errstate(all="ignore"):
-        factor = CLIP_MARGIN * np.minimum(1.0, cap / np.where(size > 0.0, size, 1.0))
-    return np.where(np.isfinite(size), factor, 0.0)
+        factor = cap / size
+    np.minimum(factor, 1.0, out=factor)
+    factor *= CLIP_MARGIN
+    lost = ~np.isfinite(size)
+    if lost.any():
+        factor[lost] = 0.0
+    return factor
 
 
 def whole(vectors: Vectors, scale: Floats) -> Floats:
@@ -220,12 +225,21 @@ def scalar_cells(values: Floats, cap: float, scale: float) -> float:
 
 def upper(matrix: Floats) -> Floats:
     """Return the upper triangle of a symmetric matrix, diagonal included, as a vector."""
-    return np.asarray(matrix[..., *np.triu_indices(matrix.shape[-1])])
+    rows, columns = _triangle(matrix.shape[-1])
+    return np.asarray(matrix[..., rows, columns])
+
+
+@cache
+def _triangle(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return rows and columns of the entries of `upper`."""
+    rows, columns = np.triu_indices(d)
+    rows.flags.writeable = columns.flags.writeable = False
+    return rows, columns
 
 
 def isometry(d: int) -> Floats:
     """Return the factors of `upper` that give it the Frobenius norm of its matrix (d, d)."""
-    rows, columns = np.triu_indices(d)
+    rows, columns = _triangle(d)
     return np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
@@ -244,7 +258,7 @@ def svec(matrix: Floats) -> Floats:
 
 def matrix_of(flat: Floats, d: int) -> Floats:
     """Return the symmetric matrices (..., d, d) of vectors that svec returned."""
-    rows, columns = np.triu_indices(d)
+    rows, columns = _triangle(d)
     matrices = np.empty((*flat.shape[:-1], d, d))
     matrices[..., rows, columns] = flat / isometry(d)
     matrices[..., columns, rows] = matrices[..., rows, columns]

@@ -13,6 +13,10 @@ from dpmcmc.inputs.streamed import AnyRows, summed_rows
 
 # covariates and responses, 128 MiB of them, that are computed once and held
 HELD_NUMBERS = 2**24
+# Threads take turns at the interpreter between calls of NumPy: in blocks of 8,192 rows two threads
+# took longer than one. Larger blocks than these gain nothing, and take memory.
+BLOCK_NUMBERS, FEWEST_ROWS, MOST_ROWS = 2**19, 8192, 65_536
+SOME_BLOCKS = 4  # at least, of so many rows, so that threads share them
 
 
 def is_held(rows: int, width: int) -> bool:
@@ -101,3 +105,13 @@ def _answering(change: Callable[[Floats], Floats], rows: HeldRows) -> HeldRows:
 
 
 DesignRows = HeldRows | PassedRows
+
+
+def block_rows(rows: DesignRows, unit_rows: int = 1, classes: int = 1) -> int:
+    """Return the number of rows of a block, in which no unit is split.
+
+    It follows from public facts. unit_rows: of a unit of privacy. classes: predictors of a row.
+    """
+    most = min(BLOCK_NUMBERS // (classes * (rows.width + 1)), MOST_ROWS)
+    size = max(min(most, rows.rows // SOME_BLOCKS), FEWEST_ROWS // classes, 1)
+    return max(size // unit_rows, 1) * unit_rows

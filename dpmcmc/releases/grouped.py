@@ -17,10 +17,9 @@ from dpmcmc.mechanisms.arrow_sums import ArrowBlock, ArrowCaps, ArrowSums, relea
 from dpmcmc.privacy.events import Compose, Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import newton_path
-from dpmcmc.releases.design_rows import DesignRows, HeldRows
+from dpmcmc.releases.design_rows import DesignRows, HeldRows, block_rows
 from dpmcmc.releases.grouped_posterior import Arrow, predictor_variances, unseen_of_nested
 
-BLOCK_ROWS = 8192
 # parts of mu^2: of the path without groups, of the joint steps that find the place, of the last
 FIRST_SHARE, FAR_SHARE, LAST_SHARE = 0.25, 0.20, 0.55
 FEW_STEPS, MANY_STEPS, MOST_STEPS = 2, 5, 12  # joint steps before the last
@@ -235,7 +234,7 @@ def _joint_step(
         lengths=np.zeros(0) if last else LENGTHS * place.length,
         shares=(shares[0], shares[1], shares[2], shares[3], shares[4]),
     )
-    blocks = rows.data.blocks(BLOCK_ROWS).map(partial(_block, rows.family, place, cut))
+    blocks = rows.data.blocks(block_rows(rows.data)).map(partial(_block, rows.family, place, cut))
     sums = release(blocks, (d, cells, each), n, caps, z, random)
     if not rows.data.gaps:
         return replace(sums, rows=float(n))

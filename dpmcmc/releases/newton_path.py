@@ -61,7 +61,7 @@ from dpmcmc.releases import shares as response_shares
 from dpmcmc.releases.base import prior_by
 from dpmcmc.releases.categories import FARTHEST_LOG_RATE
 from dpmcmc.releases.clips import Clips, RowSizes, choose, layers
-from dpmcmc.releases.design_rows import DesignRows, HeldRows
+from dpmcmc.releases.design_rows import DesignRows, HeldRows, block_rows
 from dpmcmc.releases.quadratic_steps import (
     MIN_WEIGHT_CUT,
     Iterate,
@@ -72,7 +72,6 @@ from dpmcmc.releases.quadratic_steps import (
     weighted,
 )
 from dpmcmc.releases.whitening import (
-    BLOCK_ROWS,
     CUT_RATIO,
     Whitening,
     at_least,
@@ -81,7 +80,6 @@ from dpmcmc.releases.whitening import (
     inverse_root,
     limited,
     rounder,
-    whole_units,
 )
 
 # Rows with several linear predictors, one for each class, in the coordinates of a release.
@@ -407,7 +405,6 @@ UNSEEN = (
     " directions, so the run ended there"
 )
 LEAST_TOLD, MOST_SPREAD = 1e-4, 4.0  # by a mean row; variance of predictors within rows
-LEAST_BLOCK = 512  # rows at a time, where they have several predictors
 
 
 @dataclass(frozen=True, slots=True)
@@ -1092,9 +1089,9 @@ class _Path:
         self, statistics: Callable[["Look", HeldRows], Block], look: "Look"
     ) -> Blocks[Block]:
         """Return the statistics of each block of rows."""
-        size = max(BLOCK_ROWS // self._problem.classes, LEAST_BLOCK)
-        rows = self._problem.data.blocks(whole_units(size, self._problem.unit_rows))
-        return rows.map(partial(statistics, look))
+        problem = self._problem
+        size = block_rows(problem.data, problem.unit_rows, problem.classes)
+        return problem.data.blocks(size).map(partial(statistics, look))
 
     def _look(self, score: float, curvature: float, cut: float, spread: Floats | None) -> "Look":
         """Return the Look (evaluation settings) here. score, curvature, cut: clips."""

@@ -16,11 +16,10 @@ from dpmcmc.mechanisms.joint_sums import Block, Caps, Floats, release
 from dpmcmc.mechanisms.sums import Vectors, array_of, largest_noise
 from dpmcmc.privacy.events import Event, Gaussian, Repeat
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases.design_rows import DesignRows, HeldRows
+from dpmcmc.releases.design_rows import DesignRows, HeldRows, block_rows
 
 ITERATIONS = 3
 CUT_RATIO = 1.5  # times the mean squared length, beyond which a row is cut
-BLOCK_ROWS = 8192  # rows at a time
 FULL, LEAST_PART, CLEAR = 0.5, 0.1, 3.0  # part of what was seen below which rows count as cut
 # singular value over the least: a direction that varies less is left to the prior
 LARGEST_STRETCH = 1e6
@@ -76,14 +75,15 @@ def whiten(
     on rows.
     """
     d, n = data.width, data.rows // unit_rows
-    size = whole_units(BLOCK_ROWS, unit_rows)
     z = noise_multiplier * math.sqrt(ITERATIONS)
     root, known, sd = np.eye(d), np.zeros((d, d)), 0.0
     cap = max_row_norm * max_row_norm * unit_rows / mean_rows
     held, firm = np.zeros((d, d)), np.zeros((d, d))
     for _ in range(ITERATIONS):
         caps = Caps(1.0, cap, 1.0, 1.0, (0.0, 1.0, 0.0, 0.0))
-        blocks = data.blocks(size).map(partial(_block, root, unit_rows, mean_rows))
+        blocks = data.blocks(block_rows(data, unit_rows)).map(
+            partial(_block, root, unit_rows, mean_rows)
+        )
         sums = release(blocks, d, n, caps, z, random, gaps=data.gaps)
         sd = sums.sds[1] / sums.rows
         moments, back = sums.curvature / sums.rows, np.linalg.inv(root)
@@ -173,11 +173,6 @@ def _block(root: Floats, unit_rows: int, mean_rows: float, rows: HeldRows) -> Bl
     whitened = root.T @ rows.x
     block = Block(whitened, (whitened,), (), np.zeros(0), rows.counted)
     return by_unit(block, rows.x, unit_rows, mean_rows)
-
-
-def whole_units(size: int, unit_rows: int) -> int:
-    """Return the number of rows of a block of about this size that splits no unit."""
-    return max(size // unit_rows, 1) * unit_rows
 
 
 def by_unit(rows: Block, x: Floats, unit_rows: int, mean_rows: float) -> Block:

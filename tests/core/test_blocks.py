@@ -11,6 +11,7 @@ from dpmcmc.inputs import blocks
 from dpmcmc.inputs.blocks import Blocks, added, each, summed
 from dpmcmc.inputs.streamed import Streamed
 from dpmcmc.kernels import subnormals
+from dpmcmc.releases.design_rows import BLOCK_NUMBERS, MOST_ROWS, HeldRows, block_rows
 from tests.core.test_streamed import (
     design_rows,
     planned_for,
@@ -134,3 +135,16 @@ def test_blas_has_one_thread_while_blocks_are_added_up(count):
 def blas_threads():
     found = ThreadpoolController().select(user_api="blas").info()
     return [library["num_threads"] for library in found]
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+@pytest.mark.parametrize("unit_rows", [1, 6, 20_000])
+@pytest.mark.parametrize(("rows", "width"), [(1, 1), (20_000, 10), (10**6, 3), (10**6, 250)])
+def test_blocks_are_large_within_memory_and_split_no_unit(rows, width, unit_rows, classes):
+    data = HeldRows(np.broadcast_to(np.float64(0.0), (width, rows)), np.broadcast_to(0.0, rows))
+    size = block_rows(data, unit_rows, classes)
+    assert size % unit_rows == 0
+    assert size <= max(MOST_ROWS, unit_rows)
+    assert size * width * classes <= max(BLOCK_NUMBERS, (8192 + unit_rows) * width)
+    if rows >= 10**6:  # several blocks for the threads to share
+        assert 4 * size <= rows

@@ -2223,8 +2223,8 @@ SEARCHED = (
         "rows cut at twice their cap",
         EXACT,
         "clip_factor",
-        "cap / np.where(size > 0.0, size, 1.0)",
-        "2.0 * cap / np.where(size > 0.0, size, 1.0)",
+        "cap / size",
+        "2.0 * cap / size",
         f"{JOINT}::test_no_neighbour_is_further_away_than_is_paid_for[1.0]",
     ),
     Bug(
