@@ -145,6 +145,6 @@ def test_blocks_are_large_within_memory_and_split_no_unit(rows, width, unit_rows
     size = block_rows(data, unit_rows, classes)
     assert size % unit_rows == 0
     assert size <= max(MOST_ROWS, unit_rows)
-    assert size * width * classes <= max(BLOCK_NUMBERS, (8192 + unit_rows) * width)
+    assert size * width * classes <= max(BLOCK_NUMBERS, 8192 * width, unit_rows * width * classes)
     if rows >= 10**6:  # several blocks for the threads to share
         assert 4 * size <= rows
