@@ -396,9 +396,12 @@ def summary_and_verdict(
     """
     summaries: dict[Scale, list[ParameterSummary]] = {}
     verdicts: list[Verdict] = []
+    before = None
     for scale in SCALES:
         every = in_units(design, parameters, draws, scale)
-        summaries[scale] = summarise(Released(every[:, spec.sampler.num_warmup or 0 :]), parameters)
+        kept = every[:, spec.sampler.num_warmup or 0 :]
+        summaries[scale] = summarise(Released(kept), parameters, rescaled=before)
+        before = kept, summaries[scale]
         if spec.sampler.algorithm not in RELEASES or not verdicts:
             verdicts.append(judged(design.schema, spec, every, summaries[scale], release))
     return summaries, next(

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from arviz_stats.base import array_stats
 
 from dpmcmc.base.private import Released
 from dpmcmc.posterior.diagnostics import summarise
@@ -55,3 +56,37 @@ def test_chains_stuck_in_two_places_are_summarised():
 def test_other_shapes_are_refused(shape):
     with pytest.raises(ValueError, match="draws must be"):
         summarise(Released(np.zeros(shape)), ["a", "b"])
+
+
+@pytest.mark.parametrize("shape", [(4, 1000), (1, 1000), (1, 1001), (2, 999), (8, 17), (3, 8)])
+@pytest.mark.parametrize("kind", ["smooth", "ties", "walk", "stuck"])
+def test_diagnostics_are_those_of_arviz(shape, kind):
+    draws = np.random.default_rng(3).normal(size=shape)
+    if kind == "ties":
+        draws = draws.round(1)
+    elif kind == "walk":
+        draws = draws.cumsum(axis=1)
+    elif kind == "stuck":
+        draws[0, : shape[1] // 3] = draws[0, 0]
+    (summary,) = summarise(Released(draws[:, :, None]), ["a"])
+    axes = {"chain_axis": 0, "draw_axis": 1}
+    half = shape[1] // 2
+    chains = draws[:, -2 * half :].reshape(2, half) if shape[0] == 1 else draws
+    assert summary.r_hat == pytest.approx(float(array_stats.rhat(chains, **axes)), rel=1e-12)
+    bulk = float(array_stats.ess(draws, method="bulk", **axes))
+    assert summary.ess_bulk == pytest.approx(bulk, rel=1e-12)
+    tail = float(array_stats.ess(draws, method="tail", prob=(0.05, 0.95), **axes))
+    assert summary.ess_tail == pytest.approx(tail, rel=1e-12)
+
+
+def test_other_units_have_the_same_diagnostics_but_where_parameters_are_mixed(draws):
+    first = summarise(Released(draws), ["a", "b"])
+    mixed = np.stack((1e-3 * draws[..., 0], draws[..., 1] - draws[..., 0]), axis=2)
+    second = summarise(Released(mixed), ["a", "b"], rescaled=(draws, first))
+    alone = summarise(Released(mixed), ["a", "b"])
+    assert second[1] == alone[1] != first[1]
+    for name in ("r_hat", "ess_bulk", "ess_tail"):
+        assert getattr(second[0], name) == pytest.approx(getattr(alone[0], name), rel=1e-9)
+    assert second[0].mean == alone[0].mean
+    negative = summarise(Released(-draws), ["a", "b"], rescaled=(draws, first))
+    assert negative[0] == summarise(Released(-draws), ["a", "b"])[0]
