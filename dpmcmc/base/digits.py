@@ -11,5 +11,15 @@ def rounded_down(value: float, digits: int = 4) -> str:
 
     So what is left of a budget is told: a call of that much still fits.
     """
-    with decimal.localcontext(prec=digits, rounding=decimal.ROUND_FLOOR):
-        return f"{float(+Decimal(value * (1.0 + ROUNDING))):.{digits}g}"
+    return _rounded(value * (1.0 + ROUNDING), digits, decimal.ROUND_FLOOR)
+
+
+def rounded_up(value: float, digits: int) -> str:
+    """Return a number with at most `digits` significant digits, rounded up."""
+    return _rounded(value * (1.0 - ROUNDING), digits, decimal.ROUND_CEILING)
+
+
+def _rounded(value: float, digits: int, rounding: str) -> str:
+    """Return a number with at most `digits` significant digits."""
+    with decimal.localcontext(prec=digits, rounding=rounding):
+        return f"{float(+Decimal(value)):.{digits}g}"

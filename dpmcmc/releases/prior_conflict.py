@@ -6,13 +6,13 @@ where neither of the two is. Source: Evans and Moshonov 2006, with the noisy lik
 the exact one. A function of released numbers, so it costs nothing.
 """
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dpmcmc.base.digits import rounded_up
 from dpmcmc.families.scores.base import TINY
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases import quadratic
@@ -196,6 +196,5 @@ def sentence(names: Sequence[str], sds: Floats, pull: float) -> str:
 
 def _above(sd: float) -> str:
     """Return a number rounded up to one digit."""
-    sd = min(max(sd, LEAST_PRECISION), 1.0 / LEAST_PRECISION)
-    unit = 10.0 ** math.floor(math.log10(sd))
-    return f"{math.ceil(sd / unit) * unit:.6g}"
+    within = min(max(sd, LEAST_PRECISION), 1.0 / LEAST_PRECISION)
+    return f"{float(rounded_up(within, 1)):.6g}"

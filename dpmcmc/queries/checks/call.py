@@ -5,6 +5,7 @@ from textwrap import fill
 
 import numpy as np
 
+from dpmcmc.base.digits import rounded_up
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, Private
@@ -25,7 +26,6 @@ from dpmcmc.queries.checks.cells import (
     Floats,
     Histogram,
     histogram_of,
-    rounded_up,
     some_of,
 )
 from dpmcmc.queries.checks.findings import Bin, Findings, found, least_misfit, sentences
@@ -59,7 +59,7 @@ class CheckPlan:
     def verdict(self) -> Verdict:
         """Whether noise hides misfits that matter, from public facts."""
         least, most = self.detectable, MOST_MISFIT / self.histogram.bins
-        shown = f"{100.0 * rounded_up(least):.2g} % of the rows in one bin"
+        shown = f"{rounded_up(100.0 * least, 2)} % of the rows in one bin"
         if least <= most:
             return noise_share.verdict(f"a misfit of {shown} would show nine times in ten", [])
         reason = f"only a misfit of {shown} would show nine times in ten"
@@ -79,7 +79,8 @@ class CheckPlan:
         now = self.detectable**2 - least**2
         z = self.paid.noise_multiplier * ((most**2 - least**2) / now) ** 0.5
         epsilon = epsilon_of_mu(self.schema.unit_rows / z, self.paid.cost.delta)
-        return rounded_up(epsilon) if 0.0 < epsilon <= noise_share.HIGHEST_EPSILONS[0] else None
+        possible = 0.0 < epsilon <= noise_share.HIGHEST_EPSILONS[0]
+        return float(rounded_up(epsilon, 2)) if possible else None
 
 
 def planned(schema: Schema, model: ModelSpec, bins: int, privacy: PrivacySpec) -> CheckPlan:

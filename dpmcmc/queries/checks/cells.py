@@ -5,7 +5,6 @@ a row's cell follows from its own values and from random numbers that know nothi
 Source: Gneiting, Balabdaoui and Raftery 2007; Czado, Gneiting and Held 2009 of counts.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -283,11 +282,3 @@ def some_of(draws: Floats, num_warmup: int) -> Floats:
     kept = draws[:, num_warmup:].reshape(-1, draws.shape[2])
     count = min(MOST_DRAWS, len(kept))
     return kept[np.linspace(0, len(kept) - 1, count).astype(int)] if count else kept
-
-
-def rounded_up(value: float) -> float:
-    """Return a share with two digits, no smaller."""
-    if not 0.0 < value < math.inf:
-        return value
-    digit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.ceil(value / digit) * digit:.2g}")
