@@ -128,8 +128,13 @@ def by_python(client: Client) -> dict[str, Any]:
     prior = {"chronic": {"kind": "laplace", "scale": 0.5}}
     free = client.posteriors(fit.job, {"prior": prior, "num_draws": 4000})
     predictions = client.posteriors(fit.job, {"given": rows})["predictions"]
+    asked = {"kind": "predictive_check", "job": fit.job}
+    privacy = {"epsilon": 0.2, "delta": visits["privacy"]["delta"]}
+    check = client.submit({"dataset": visits["id"], "task": asked, "privacy": privacy})["id"]
+    client.wait(check)
     return {
         "job": fit.job,
+        "check": {"job": check, "result": client.result(check)},
         "formula": FORMULA,
         "plan": plan,
         "summary": dict(fit.summary),

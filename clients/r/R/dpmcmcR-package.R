@@ -2,7 +2,8 @@
 #'
 #' The rows stay with the service. [dp_plan()] says what a fit would cost and bring, [dp_fit()]
 #' submits it, [dp_wait()] returns the posterior, and [dp_posterior()] and `predict()` ask more of
-#' what was released, free of charge. Only [dp_fit()] costs any of a data set's privacy budget.
+#' what was released, free of charge. [dp_check_fit()] checks a fit against the rows. Only it and
+#' [dp_fit()] cost any of a data set's privacy budget.
 #'
 #' @keywords internal
 #' @aliases dpmcmcR-package

@@ -1,9 +1,9 @@
 #' Plan and submit a regression
 #'
 #' `dp_plan()` says what a fit would cost and how wide its intervals would be, from public facts
-#' alone; it spends nothing. `dp_fit()` reserves the cost and queues the job. It is the only
-#' function of this package that costs anything, and takes neither its formula nor its epsilon from
-#' anywhere but the call.
+#' alone; it spends nothing. `dp_fit()` reserves the cost and queues the job. It and [dp_check_fit()]
+#' are the only functions of this package that cost anything, and take neither a formula nor an
+#' epsilon from anywhere but the call.
 #'
 #' @section Formulas:
 #' R's: `y ~ a + b`, `a:b`, `a*b`, `I((age - 50)^2)`, `poly(x, 2)`, `log(x)`, `factor(g)`,
@@ -63,15 +63,20 @@ dp_fit <- function(formula, data, epsilon, ..., family = NULL, delta = NULL, pri
                    sampler = NULL, weights = NULL, options = NULL, max_rows = NULL, until = NULL,
                    spend = NULL, accept_low_quality = FALSE, idempotency_key = NULL, con = NULL) {
   nothing_else(...)
-  key <- idempotency_key %||% new_uuid()
-  if (!is_text(key) || !grepl("^[\x20-\x7e]+$", key, useBytes = TRUE)) {
-    wrong("idempotency_key must be plain text that can be printed")
-  }
+  key <- checked_idempotency(idempotency_key)
   body <- job_body(formula, data, epsilon, family, delta, prior, sampler, weights, options,
                    max_rows, until, spend, con)
   body$accept_low_quality <- accept_low_quality
   con <- connection(con)
   as_job(ask(con, "POST", "/v1/jobs", body = body, headers = list("Idempotency-Key" = key)), con)
+}
+
+checked_idempotency <- function(key) {
+  key <- key %||% new_uuid()
+  if (!is_text(key) || !grepl("^[\x20-\x7e]+$", key, useBytes = TRUE)) {
+    wrong("idempotency_key must be plain text that can be printed")
+  }
+  key
 }
 
 nothing_else <- function(...) {
@@ -201,8 +206,8 @@ dp_jobs <- function(most = 20, con = NULL) {
   items <- ask_all(connection(con), "/v1/jobs", most)
   data.frame(
     id = texts(items, "id"),
-    formula = vapply(items, function(item) item$spec$model$formula %||% NA_character_, ""),
-    family = vapply(items, function(item) item$spec$model$family %||% NA_character_, ""),
+    formula = vapply(items, function(item) model_of(item)$formula %||% NA_character_, ""),
+    family = vapply(items, function(item) model_of(item)$family %||% NA_character_, ""),
     algorithm = texts(items, "algorithm"),
     epsilon = vapply(items, function(item) as.numeric(item$cost$epsilon), 0),
     status = texts(items, "status"),
@@ -234,7 +239,7 @@ job_id <- function(job) {
 #' @param timeout Seconds to wait at most.
 #' @param scale `"original"`, in the units of the columns, or `"design"`, of the standardised ones.
 #' @param con Connection; by default the last one to the job's service.
-#' @return A `dp_fit`: see [dp_fit-methods].
+#' @return A `dp_fit`: see [dp_fit-methods]. Of a job of [dp_check_fit()] a `dp_check`.
 #' @examples
 #' \dontrun{
 #' fit <- dp_wait(dp_fit(cured ~ dose, data = "clinic", epsilon = 1))
@@ -249,6 +254,11 @@ dp_wait <- function(job, timeout = 600, scale = c("original", "design"), con = N
     fail(paste0("the job ", ended$status, ": ", ended$error$code %||% ended$status, " ", detail),
          "dpmcmcR_job_failed", job = ended$id, code = ended$error$code %||% ended$status,
          detail = detail)
+  }
+  if (identical(ended$spec$task$kind, "predictive_check")) {
+    found <- check_of(ended, con)
+    warn_unreliable(found)
+    return(found)
   }
   released(ended, scale, con)
 }
@@ -278,10 +288,18 @@ print.dp_job <- function(x, ...) {
   invisible(x)
 }
 
+# The model of a job, or of the fit that it checks.
+model_of <- function(job) job$spec$model %||% job$spec$task$model
+
 # Family and formula of a job, or what kind of job it is.
 subject <- function(job) {
-  model <- job$spec$model
-  if (is.null(model)) paste("a", job$kind) else paste0(model$family, ": ", model$formula)
+  model <- model_of(job)
+  said <- if (is.null(model)) {
+    paste("a", job$kind)
+  } else {
+    paste0(model$family, ": ", model$formula)
+  }
+  if (is.null(job$spec$task$model)) said else paste("a check of", said)
 }
 
 coloured <- function(status) {
@@ -303,7 +321,8 @@ print.dp_plan <- function(x, ...) {
     cost = paste0("epsilon ", signif(x$epsilon, 4), ", delta ", x$delta),
     protects = protected(x$protects),
     algorithm = x$algorithm,
-    "chains x steps" = paste(x$num_chains, "x", x$num_steps),
+    noise = if (!length(x$parameters)) unlist(x$reasons)[1],
+    "chains x steps" = if (length(x$parameters)) paste(x$num_chains, "x", x$num_steps),
     "expected ESS" = if (!is.null(x$expected_ess)) format(round(x$expected_ess)),
     "expected width" = if (!is.null(x$expected_width)) {
       paste(signif(x$expected_width, 3), "times the posterior's")

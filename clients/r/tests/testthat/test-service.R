@@ -28,6 +28,35 @@ test_that("a posterior is the Python client's, to the last digit", {
   expect_equal(unname(sqrt(diag(vcov(fit)))), summary(fit)$sd, tolerance = 1e-3)
 })
 
+test_that("a check is the Python client's, to the last digit, and the next one costs", {
+  live()
+  expected <- python()$check
+  check <- dp_wait(expected$job)
+  for (field in c("p_value", "statistic", "detectable", "misfit", "family", "formula", "by")) {
+    expect_identical(check[[field]], expected$result[[field]])
+  }
+  expect_identical(check$sentences, unlist(expected$result$sentences))
+  for (field in c("low", "high", "expected", "share", "noise_sd", "rows")) {
+    found <- vapply(expected$result$bins, function(one) as.numeric(one[[field]] %||% NA), 0)
+    expect_identical(as.data.frame(check)[[field]], found)
+  }
+  before <- dp_budget("visits")
+  fit <- dp_wait(python()$job)
+  plan <- dp_plan_check(fit, epsilon = 0.1, bins = 8)
+  expect_true(plan$usable)
+  expect_output(print(plan), "a misfit of .* would show")
+  expect_identical(dp_budget("visits"), before)
+  job <- dp_check_fit(fit, epsilon = 0.1, bins = 8)
+  expect_output(print(job), "a check of logistic: any_visit")
+  again <- dp_wait(job)
+  expect_identical(nrow(again$bins), 8L)
+  expect_output(print(again), "noise sd")
+  expect_gt(dp_budget("visits")$spent, before$spent)
+  expect_true(fit$job$spec$model$formula %in% dp_jobs(1)$formula)
+  expect_error(dp_check_fit(check$job, epsilon = 0.1), "no regression",
+               class = "dpmcmcR_invalid_request")
+})
+
 test_that("a plan is the Python client's, to the last digit", {
   live()
   expected <- python()
