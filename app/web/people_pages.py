@@ -14,6 +14,30 @@ from app.web.shown import page
 
 router = APIRouter(include_in_schema=False)
 ENTRIES = 50  # of the audit trail on a page
+ACTS = (  # that the trail records; a test compares them with the sources
+    "audit.verify",
+    "dataset.amend",
+    "dataset.create",
+    "dataset.destroy",
+    "dataset.put_back",
+    "dataset.rows_seen_before",
+    "dataset.set_aside",
+    "job.cancel",
+    "key.create",
+    "key.revoke",
+    "ledger.verify",
+    "master_key.rotate",
+    "request.create",
+    "request.grant",
+    "request.refuse",
+    "request.withdraw",
+    "restore.accept",
+    "user.create",
+    "user.disable",
+    "user.email",
+    "user.enable",
+    "user.role",
+)
 
 
 @router.get("/users", response_class=HTMLResponse)
@@ -134,10 +158,13 @@ async def revoke(signed: Annotated[Session, Depends(signed_in)], id: Id) -> Redi
 
 
 @router.get("/audit", response_class=HTMLResponse)
-async def audit(request: Request, signed: Signed, cursor: str = "") -> HTMLResponse:
-    """Every administrative act."""
+async def audit(
+    request: Request, signed: Signed, cursor: str = "", action: str = ""
+) -> HTMLResponse:
+    """Every administrative act, or those of one kind."""
+    asked = {"action": action} if action else {}
     entries, datasets, people = await asyncio.gather(
-        signed.api.get("/v1/audit", limit=ENTRIES, cursor=cursor),
+        signed.api.get("/v1/audit", limit=ENTRIES, cursor=cursor, **asked),
         signed.api.items("/v1/datasets"),
         names.of_users(signed),
     )
@@ -148,6 +175,8 @@ async def audit(request: Request, signed: Signed, cursor: str = "") -> HTMLRespo
         entries=entries["items"],
         next=entries["next_cursor"],
         cursor=cursor,
+        action=action,
+        acts=ACTS,
         names={dataset["id"]: dataset["name"] for dataset in datasets} | people,
     )
 

@@ -11,9 +11,11 @@ from fastapi.routing import APIRoute
 from app.web import session as sessions
 from app.web.inside import Api
 from app.web.pages import ROUTERS
+from app.web.people_pages import ACTS
 from app.web.shown import left
 from dpmcmc.base.digits import rounded_down
 from tests.api.support import ADMIN, House, signed_in
+from tests.conftest import ROOT
 
 
 def paths(method: str) -> list[str]:
@@ -158,6 +160,32 @@ def test_jobs_without_a_posterior_are_left_out_of_a_comparison_and_told(house: H
         assert f'<a href="/jobs/{job}">Job {job[:8]}</a> {told}' in text
     assert "1 more: there is room for four." in text
     assert "<figure" not in text
+
+
+def test_the_trail_is_shown_by_act(house: House) -> None:
+    for name in ("Ada", "Ben"):
+        house.user("analyst", name)
+    signed_in(house, house.user("auditor").key)
+
+    def acts(address: str) -> list[str]:
+        return re.findall('data-label="Act">([^<]+)<', house.http.get(address).text)
+
+    assert {"user.create", "key.create"} <= set(acts("/audit"))
+    assert set(acts("/audit?action=user.create")) == {"user.create"}
+    assert acts("/audit?action=job.cancel") == []
+    assert "No act of this kind" in house.http.get("/audit?action=job.cancel").text
+    assert (
+        "<option selected>user.create</option>" in house.http.get("/audit?action=user.create").text
+    )
+
+
+def test_every_act_that_is_recorded_can_be_chosen() -> None:
+    folders = [*(ROOT / "app").rglob("*.py"), *(ROOT / "worker").rglob("*.py")]
+    sources = "".join(one.read_text() for one in folders if one.name != "people_pages.py")
+    wanted = r'"((?:user|key|dataset|job|request|audit|ledger|restore|master_key)\.[a-z_]+)"'
+    places = {"job.html", "job.json", "user.html", "dataset.html", "audit.html"}
+    found = set(re.findall(wanted, sources)) - places
+    assert set(ACTS) == found
 
 
 def test_auditors_see_the_names_that_the_trail_tells(house: House) -> None:
