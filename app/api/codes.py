@@ -71,7 +71,9 @@ CODES = {
     ),
     "malformed_upload": Code((422,), "The multipart body cannot be read; `detail` says where."),
     "method_not_allowed": Code((405,), "The address has other methods; see the `Allow` header."),
-    "name_taken": Code((409,), "Somebody has this name."),
+    "name_taken": Code(
+        (409,), "A user, or a dataset in use that `dataset` names, has this name. Take another."
+    ),
     "no_release": Code((409,), "The job ran a chain, which leaves no release to ask again."),
     "not_a_snapshot": Code((409,), "Not registered from one source, so that it cannot refresh."),
     "not_acceptable": Code((406,), "No format of `Accept` is known here; `detail` lists them."),

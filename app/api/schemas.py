@@ -482,6 +482,8 @@ class DatasetIn(Request):
     format: how a text file is written, where it is to be declared. skip: columns of the file that
     are left out and never stored, such as ids and free text; skip_undeclared: all that are not
     declared. A column without a name is left out.
+    unique_name: refuse the upload (409 name_taken) where a dataset in use has this name; otherwise
+    the answer warns. An archived or destroyed dataset leaves its name free.
     """
 
     most_values = 50_000  # categories
@@ -499,6 +501,7 @@ class DatasetIn(Request):
     format: FormatIn = Field(default_factory=FormatIn)
     skip: Annotated[list[FileName], Field(max_length=MOST_SKIPPED)] = []
     skip_undeclared: bool = False
+    unique_name: bool = False
 
     @model_validator(mode="after")
     def _distinct(self) -> "DatasetIn":
@@ -605,6 +608,14 @@ class WeakOut(Answer):
 
     code: Literal["weak_promise"]
     detail: str
+
+
+class NamesakeOut(Answer):
+    """Another dataset in use has the same name. For admins."""
+
+    code: Literal["name_in_use"]
+    detail: str
+    dataset: UUID
 
 
 class SeenOut(Answer):
@@ -714,9 +725,12 @@ class DatasetOut(Answer):
     shares_ledger_with: UUID | None = Field(None, exclude_if=lambda value: value is None)
     source: OriginOut | None = Field(None, exclude_if=lambda value: value is None)
     refreshes: UUID | None = Field(None, exclude_if=lambda value: value is None)
-    warnings: list[Annotated[WeakOut | SeenOut | CutOut, Field(discriminator="code")]] = Field(
+    warnings: list[
+        Annotated[WeakOut | NamesakeOut | SeenOut | CutOut, Field(discriminator="code")]
+    ] = Field(
         [],
-        description="rows_seen_before, rows_cut: in the answer to the upload only, for its admin",
+        description="rows_seen_before, rows_cut: in the answer to the upload only, for its admin;"
+        " name_in_use: for admins, where one dataset is shown",
     )
 
 

@@ -1,8 +1,8 @@
 """Dataset records: reading, changing and destroying them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -39,11 +39,15 @@ VERSIONS_KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A dataset with its budget. grants: None where every analyst may use it."""
+    """A dataset with its budget. grants: None where every analyst may use it.
+
+    namesakes: other datasets in use of the same name, where they were looked for.
+    """
 
     row: DatasetRow
     balance: ledger.Balance
     grants: Sequence[UUID] | None
+    namesakes: Sequence[UUID] = ()
 
     @property
     def status(self) -> str:
@@ -111,10 +115,29 @@ def described(session: Session, row: DatasetRow) -> Described:
     return Described(row, ledger.balance(session, row.id), _grants(session, row))
 
 
+def in_use(session: Session, names: Collection[str]) -> list[UUID]:
+    """Return the datasets of these names that are neither archived nor destroyed, oldest first."""
+    query = select(DatasetRow.id).where(
+        DatasetRow.name.in_(names),
+        DatasetRow.archived_at.is_(None),
+        DatasetRow.destroyed_at.is_(None),
+    )
+    return list(session.scalars(query.order_by(DatasetRow.created_at, DatasetRow.id)))
+
+
+def with_namesakes(session: Session, caller: Caller, row: DatasetRow) -> Described:
+    """Return a dataset; for an admin, with others in use of its name while it is in use."""
+    shown = described(session, row)
+    if caller.role != "admin" or row.archived_at is not None or row.destroyed_at is not None:
+        return shown
+    others = [at for at in in_use(session, [row.name]) if at != row.id]
+    return replace(shown, namesakes=others)
+
+
 def dataset(services: Services, caller: Caller, dataset_id: UUID) -> Described:
     """Return one dataset. Raises Refusal 404."""
     with services.sessions.read() as session:
-        return described(session, visible_dataset(session, caller, dataset_id))
+        return with_namesakes(session, caller, visible_dataset(session, caller, dataset_id))
 
 
 def schema(services: Services, caller: Caller, dataset_id: UUID) -> Schema:
@@ -211,7 +234,7 @@ def amend(
     with services.sessions.write() as session, amending():
         amend_in(services, session, caller, dataset_id, changes)
         session.expire_all()
-        return described(session, visible_dataset(session, caller, dataset_id))
+        return with_namesakes(session, caller, visible_dataset(session, caller, dataset_id))
 
 
 @contextmanager

@@ -16,7 +16,14 @@ from app.services.accounts.caller import Caller
 from app.services.audit.trail import note
 from app.services.budgets.rewind import refuse_rewound
 from app.services.context import Services
-from app.services.datasets.records import Described, check_users, described, grant, units_on
+from app.services.datasets.records import (
+    Described,
+    check_users,
+    grant,
+    in_use,
+    units_on,
+    with_namesakes,
+)
 from app.services.datasets.stored_rows import check_store
 from app.services.errors import Fault, Refusal, invalid
 from app.services.idempotency import Once
@@ -61,6 +68,7 @@ ANOTHER_UNIT = (
 )
 SAY_WHY = "Declare the same, or say in separate_budget why they get another budget."
 UPLOAD_REFUSED = "The upload cannot be taken; nothing was stored."
+NAME_IN_USE = "A dataset in use has this name: give another name, or archive that dataset."
 NEWER = "There is a later version of this dataset: refresh that one."
 MOST_NAMED = 20
 MAX_NAME = 200
@@ -82,7 +90,8 @@ class Definition:
     shares_ledger_with: a dataset whose ledger and budget these rows are to have. privacy_unit:
     {column, max_rows} where a person may have several rows, "row" where none has; None: not said.
     reading: how the file is written, and which of its columns are left out. source: of what the
-    rows are a snapshot. refreshes: the dataset whose next version this is.
+    rows are a snapshot. refreshes: the dataset whose next version this is. unique_name: whether to
+    refuse the name of a dataset in use.
     """
 
     name: str
@@ -103,6 +112,7 @@ class Definition:
     reading: Reading = field(default_factory=Reading)
     source: Mapping[str, Any] | None = None
     refreshes: UUID | None = None
+    unique_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +155,7 @@ def create(
         return earlier
     try:
         return _created(services, caller, definition, files, once)
-    except IntegrityError:
+    except (IntegrityError, Refusal):
         if (earlier := made_before(services, caller, once)) is not None:
             return earlier  # by the same request, sent twice at once
         raise
@@ -159,7 +169,8 @@ def made_before(services: Services, caller: Caller, once: Once | None) -> Taken 
         record = once.made(session, caller)
         if record is None:
             return None
-        return Taken(described(session, session.get_one(DatasetRow, record.made_id)), ())
+        row = session.get_one(DatasetRow, record.made_id)
+        return Taken(with_namesakes(session, caller, row), ())
 
 
 def _created(
@@ -175,6 +186,7 @@ def _created(
     check_store(services)
     with services.sessions.read() as session:
         check_users(session, definition.grants, "/metadata/grants")
+        _check_name(session, definition)  # and again once the rows are there
         _first_of(services, session, definition.population, terms)
         if definition.shares_ledger_with is not None:
             named = _ledger_named(session, definition.shares_ledger_with)
@@ -211,6 +223,16 @@ def check_newest(session: Session, dataset_id: UUID) -> None:
     version = session.scalar(later.limit(1))
     if version is not None:
         raise Refusal(409, "dataset_refreshed", NEWER, (), {"dataset": str(version)})
+
+
+def _check_name(session: Session, definition: Definition) -> None:
+    """Refuse a name in use, if the caller wants a unique one. Raises Refusal 409."""
+    if not definition.unique_name:
+        return
+    holders = definition.holders.names if definition.holders else ()
+    names = [_name(definition, name) for name in ("", *holders)]
+    if others := in_use(session, names):
+        raise Refusal(409, "name_taken", NAME_IN_USE, (), {"dataset": str(others[0])})
 
 
 def _check_files(definition: Definition, number: int) -> None:
@@ -369,6 +391,7 @@ def _record(
             check_newest(session, definition.refreshes)
         if once is not None:
             once.remember(session, caller, (pool or rows[0]).id)
+        _check_name(session, definition)
         if pool is not None:
             _new(services, session, caller, pool, terms, definition)
         for row, earlier, mine in zip(compared, looked_at, made[: len(compared)], strict=True):
@@ -380,7 +403,7 @@ def _record(
         for row, mine in zip(rows, made, strict=True):
             sealed = services.vault.fingerprints.seal(row.id, mine)
             session.add(FingerprintRow(dataset_id=row.id, sealed=sealed))
-        return Taken(described(session, pool or rows[0]), similar)
+        return Taken(with_namesakes(session, caller, pool or rows[0]), similar)
 
 
 def _new(

@@ -106,7 +106,7 @@ function branches(field) {
 function metadata() {
   const field = (name) => form.querySelector(`[data-m=${name}]`).value;
   return {
-    name: field("name"), description: field("description"), columns: [...columns.children].map(told),
+    name: field("name"), unique_name: true, description: field("description"), columns: [...columns.children].map(told),
     privacy: { neighbouring: "replace_one", epsilon: number(field("epsilon")), delta: number(field("delta")), ...branches(field) },
     ...(field("holders").trim() && { holders: { names: parts(field("holders"), "\n"), ...(field("holder") && { column: field("holder") }) } }),
     ...(field("several") && { privacy_unit: field("several") === "row" ? "row" : { column: field("unit").trim(), max_rows: number(field("max_rows")) } }),
