@@ -483,7 +483,7 @@ class DatasetIn(Request):
     are left out and never stored, such as ids and free text; skip_undeclared: all that are not
     declared. A column without a name is left out.
     unique_name: refuse the upload (409 name_taken) where a dataset in use has this name; otherwise
-    the answer warns. An archived or destroyed dataset leaves its name free.
+    same_name of the answer says so. An archived or destroyed dataset leaves its name free.
     """
 
     most_values = 50_000  # categories
@@ -610,14 +610,6 @@ class WeakOut(Answer):
     detail: str
 
 
-class NamesakeOut(Answer):
-    """Another dataset in use has the same name. For admins."""
-
-    code: Literal["name_in_use"]
-    detail: str
-    dataset: UUID
-
-
 class SeenOut(Answer):
     """An upload is like an earlier one.
 
@@ -704,6 +696,8 @@ class DatasetOut(Answer):
     where the ledger is its own.
     rows: null where persons are protected, of whom units says how many there are.
     source: of a snapshot, for admins and auditors. refreshes: the dataset whose next version it is.
+    same_name: other datasets in use of this name, oldest first; for admins, where one dataset is
+    shown, absent where there is none.
     """
 
     id: UUID
@@ -725,12 +719,10 @@ class DatasetOut(Answer):
     shares_ledger_with: UUID | None = Field(None, exclude_if=lambda value: value is None)
     source: OriginOut | None = Field(None, exclude_if=lambda value: value is None)
     refreshes: UUID | None = Field(None, exclude_if=lambda value: value is None)
-    warnings: list[
-        Annotated[WeakOut | NamesakeOut | SeenOut | CutOut, Field(discriminator="code")]
-    ] = Field(
+    same_name: list[UUID] = Field([], exclude_if=lambda value: not value)
+    warnings: list[Annotated[WeakOut | SeenOut | CutOut, Field(discriminator="code")]] = Field(
         [],
-        description="rows_seen_before, rows_cut: in the answer to the upload only, for its admin;"
-        " name_in_use: for admins, where one dataset is shown",
+        description="rows_seen_before, rows_cut: in the answer to the upload only, for its admin",
     )
 
 

@@ -230,10 +230,13 @@ def _prior(form: dict[str, str]) -> Json | None:
     return prior
 
 
-def filled(job: Json) -> dict[str, str]:
-    """Return the form of a job that is asked for as an earlier one was: the API's answer."""
+def filled(job: Json, *, planner: bool = False) -> dict[str, str]:
+    """Return the form of a job that is asked for as an earlier one was: the API's answer.
+
+    planner: leave the algorithm to the planner.
+    """
     asked = job["submitted"]
-    model, sampler = asked["model"], asked["sampler"] or {}
+    model, sampler = asked["model"], (not planner and asked["sampler"]) or {}
     values = paid(job) | {
         "family": model["family"],
         "formula": model["formula"],

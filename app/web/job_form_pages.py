@@ -59,13 +59,21 @@ async def _form(
 
 
 @router.get("/jobs/new", response_class=HTMLResponse)
-async def new(request: Request, signed: Signed, dataset: str = "", like: str = "") -> HTMLResponse:
-    """An empty form, or one filled like an earlier job."""
+async def new(
+    request: Request,
+    signed: Signed,
+    dataset: str = "",
+    like: str = "",
+    epsilon: str = "",
+    planner: bool = False,
+) -> HTMLResponse:
+    """An empty form, or one filled like an earlier job, with what its verdict says would help."""
     form = {"dataset": dataset} if dataset else {}
     if like:
         earlier = await signed.api.get(f"/v1/jobs/{await identifier(like)}")
         if "model" in earlier["spec"]:
-            form |= forms.filled(earlier)
+            form |= forms.filled(earlier, planner=planner)
+            form |= {"epsilon": epsilon[:20]} if epsilon else {}
     return await _form(request, signed, form)
 
 

@@ -33,15 +33,21 @@ async def _told(signed: Session, form: dict[str, str]) -> Json:
 
 @router.get("/tasks/new", response_class=HTMLResponse)
 async def new(
-    request: Request, signed: Signed, dataset: str = "", kind: str = "summaries", like: str = ""
+    request: Request,
+    signed: Signed,
+    dataset: str = "",
+    kind: str = "summaries",
+    like: str = "",
+    epsilon: str = "",
 ) -> HTMLResponse:
-    """An empty form, or one filled like an earlier task."""
+    """An empty form, or one filled like an earlier task; epsilon: what its verdict says helps."""
     form = {"again": str(uuid4()), "dataset": dataset, "kind": kind}
     values: Json = {}
     if like:
         earlier = await signed.api.get(f"/v1/jobs/{await identifier(like)}")
         if earlier["kind"] == "task" and earlier["spec"]["task"]["kind"] in KINDS:
             form |= filled(earlier)
+            form |= {"epsilon": epsilon[:20]} if epsilon else {}
             values["planned"] = True
     values |= await _told(signed, form)
     return page(request, "task_form.html", signed, form=form, **values)

@@ -162,6 +162,24 @@ def test_jobs_without_a_posterior_are_left_out_of_a_comparison_and_told(house: H
     assert "<figure" not in text
 
 
+def test_a_doubtful_result_has_its_remedy_as_a_filled_form(house: House) -> None:
+    """A chain that has not mixed: the same formula again, by the planner's choice."""
+    analyst = house.user("analyst")
+    job = house.submit(analyst, house.dataset())
+    house.run(job)
+    verdict = analyst.get(f"/v1/jobs/{job}").json()["verdict"]
+    assert verdict["status"] == "unreliable"
+    assert "noisy_quadratic" in verdict["sentence"]
+    signed_in(house, analyst.key)
+    shown = house.http.get(f"/jobs/{job}").text
+    assert f'href="/jobs/new?like={job}&amp;planner=true"' in shown
+    form = house.http.get(f"/jobs/new?like={job}&planner=true&epsilon=2.5").text
+    assert 'value="income ~ age + sex"' in form
+    assert re.search(r'name="epsilon"[^>]* value="2.5"', form)
+    assert "option.num_steps" not in form
+    assert "option.num_steps" in house.http.get(f"/jobs/new?like={job}").text
+
+
 def test_the_trail_is_shown_by_act(house: House) -> None:
     for name in ("Ada", "Ben"):
         house.user("analyst", name)

@@ -429,7 +429,7 @@ def test_a_long_name_is_broken_and_no_number(files: Path, monkeypatch: pytest.Mo
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             said = {"code": "rows_seen", "detail": "these rows [were] seen"}
-            self.answer(201, {**long, "warnings": [said]})
+            self.answer(201, {**long, "warnings": [said], "same_name": [ADULT["id"]]})
 
     with served(Long) as address:
         shown = run(address, "datasets").stdout
@@ -438,6 +438,7 @@ def test_a_long_name_is_broken_and_no_number(files: Path, monkeypatch: pytest.Mo
     assert "…" not in shown
     assert "53c40a79" in shown
     assert "these rows [were] seen" in told
+    assert "another dataset in use has this name" in told
     act = {"seq": 1, "at": "2026-01-01T00:00:00.1", "action": "dataset.rows_seen_before"}
     audit = render.text(render.audit([{**act, "subject": ADULT["id"]}]))
     assert "dataset.rows_seen_before" in audit

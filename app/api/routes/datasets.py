@@ -49,7 +49,6 @@ from app.api.schemas import (
     InspectIn,
     InspectOut,
     Listing,
-    NamesakeOut,
     OriginOut,
     PrivacyOut,
     ProblemOut,
@@ -133,9 +132,6 @@ APART = (
     " with a budget of its own. What was spent on it counts for the people in these rows as well:"
     " name it in shares_ledger_with, and they share one budget."
 )
-NAMESAKE = (
-    "Another dataset in use has this name too: call them by their ids, or archive one of them."
-)
 DUMMY = "made from declared bounds and categories alone; no row of the dataset was read"
 ROWS = "/query/rows"
 MOST_DUMMY_VALUES = 1_000_000
@@ -193,10 +189,6 @@ def shown(
         else None,
         warnings=[
             *(WeakOut(code="weak_promise", detail=said) for said in warnings(balance.epsilon)),
-            *(
-                NamesakeOut(code="name_in_use", detail=NAMESAKE, dataset=other)
-                for other in described.namesakes[:1]
-            ),
             *(_warning(one) for one in seen),
             *_cut(cut),
         ],
@@ -208,6 +200,7 @@ def shown(
         if row.source is not None and caller.role in ("admin", "auditor")
         else None,
         refreshes=row.refreshes,
+        same_name=list(described.namesakes),
     )
 
 

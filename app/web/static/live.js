@@ -48,6 +48,10 @@ addEventListener("submit", async (event) => {
   } else sending.delete(form);
 });
 addEventListener("pageshow", () => sending.clear());
+addEventListener("htmx:afterSwap", ({ target }) => {
+  const button = target.id === "plan" && document.querySelector("[data-planned]");
+  if (button) button.disabled = target.querySelector("[data-fits]")?.dataset.fits === "no";
+});
 addEventListener("focus", async () => {
   if (!ended || !(await alive())) return;
   for (const form of document.querySelectorAll("form[hx-trigger]")) form.dispatchEvent(new Event("change", { bubbles: true }));
