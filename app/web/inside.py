@@ -7,6 +7,7 @@ lines are those of the API.
 import asyncio
 from collections.abc import Mapping
 from http import HTTPStatus
+from json import dumps
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -64,10 +65,14 @@ class Api:
         )
 
     async def send(self, method: str, path: str, **given: Any) -> httpx.Response:
-        """Return the answer. Raises RefusedError where it is an error.
+        """Return the answer. json: a body, in which the API refuses numbers that are not finite.
 
-        In a task of its own: what a request binds to its log lines stays its own.
+        In a task of its own: what a request binds to its log lines stays its own. Raises
+        RefusedError where the answer is an error.
         """
+        if "json" in given:
+            headers = {"Content-Type": "application/json"} | given.pop("headers", {})
+            given |= {"content": dumps(given.pop("json")).encode(), "headers": headers}
         answer = await asyncio.create_task(self._http.request(method, path, **given))
         if answer.is_error:
             raise RefusedError(answer.status_code, _problem(answer))

@@ -180,6 +180,20 @@ def test_a_doubtful_result_has_its_remedy_as_a_filled_form(house: House) -> None
     assert "option.num_steps" in house.http.get(f"/jobs/new?like={job}").text
 
 
+@pytest.mark.parametrize("written", ["nan", "1e999", "-inf"])
+def test_a_number_that_is_not_finite_is_refused_in_words(house: House, written: str) -> None:
+    dataset, analyst = house.dataset(), house.user("analyst")
+    token = signed_in(house, analyst.key)
+    form = {"csrf": token, "dataset": dataset, "epsilon": written, "delta": "1e-6", "again": "a"}
+    job = form | {"formula": "income ~ age", "option.num_steps": "", "algorithm": ""}
+    task = form | {"kind": "summaries", "mean.age": "on"}
+    for address, fields in (("/jobs/plan", job), ("/tasks/plan", task), ("/jobs", job)):
+        answer = house.http.post(address, data=fields)
+        assert answer.status_code in (200, 422), answer.text
+        assert "/privacy/epsilon" in answer.text
+    assert analyst.get("/v1/jobs").json()["items"] == []
+
+
 def test_the_trail_is_shown_by_act(house: House) -> None:
     for name in ("Ada", "Ben"):
         house.user("analyst", name)

@@ -83,6 +83,23 @@ def test_budget_of_a_dataset_is_shown_as_the_api_tells_it(
     expect(page.locator("main")).to_contain_text("or 13 jobs of ε 1")
 
 
+def test_pages_of_somebody_to_whom_nothing_is_open_say_so(page: Page, service: Service) -> None:
+    """Without an error of a script, which the page's fixture would tell."""
+    with Client(service.url, service.admin_key) as admin:
+        closed = [one["id"] for one in admin.datasets() if one["grants"] is None]
+        for dataset in closed:
+            admin.amend(dataset, {"grants": []})
+        key = admin.create_user("nobody's analyst", "analyst")["key"]
+        try:
+            sign_in(page, service.url, key)
+            for address in ("/jobs/new", "/tasks/new"):
+                page.goto(service.url + address, wait_until="networkidle")
+                expect(page.get_by_role("alert")).to_have_text("No dataset is open to you.")
+        finally:
+            for dataset in closed:
+                admin.amend(dataset, {"grants": None})
+
+
 def test_a_job_is_planned_submitted_and_read_in_the_browser(
     page: Page, service: Service, analyst: str
 ) -> None:
@@ -133,6 +150,28 @@ def test_a_formula_is_chosen_by_click_and_epsilon_by_what_it_brings(
     page.get_by_role("button", name="Ask for").click()
     expect(page.locator("#plan")).to_contain_text("affordable")
     expect(submit).to_be_enabled()
+
+
+def test_a_task_beyond_the_budget_cannot_be_submitted(
+    page: Page, service: Service, analyst: str
+) -> None:
+    sign_in(page, service.url, analyst)
+    for width in (1200, 700, 360):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(f"{service.url}/tasks/new")
+        page.get_by_label("Dataset").select_option(index=0)
+        page.get_by_label("Mean of x").check()
+        page.get_by_label("ε").fill("50")
+        button, plan = page.get_by_role("button", name="Submit job"), page.locator("#plan")
+        expect(plan).to_contain_text("beyond the budget")
+        expect(button).to_be_disabled()
+        page.get_by_label("ε").fill("0.5")
+        expect(plan).to_contain_text("affordable")
+        expect(button).to_be_enabled()
+        above, below = plan.bounding_box(), button.bounding_box()
+        assert above
+        assert below
+        assert above["y"] + above["height"] <= below["y"]
 
 
 @pytest.mark.parametrize("width", [360, 800, 1400])

@@ -24,6 +24,7 @@ from tests.e2e.test_dashboard import KINDS, sign_in
 
 WIDTHS = (1400, 800, 360)
 REDRAW_SECONDS = 5.0  # figures are drawn anew a moment after the window changed
+LOAD_SECONDS = 90.0  # of a page whose curves are worked out on a busy machine
 KEPT = [(width, scheme) for width in WIDTHS for scheme in ("light", "dark")]  # in docs
 TALLEST = {360: 1500, 800: 1600, 1400: 1500}  # pixels of a page that a picture shows
 HALVED = {360: 0.8, 800: 0.7, 1400: 0.6}  # how large a pixel of a page is in the picture
@@ -45,6 +46,11 @@ def planned(page: Page) -> None:
 def drawn(page: Page) -> None:
     """A result with its curve."""
     expect(page.locator(".chosen canvas").first).to_be_visible()
+
+
+def barred(page: Page) -> None:
+    """A check with its bars."""
+    expect(page.locator(".plot canvas").first).to_be_visible()
 
 
 def costed(page: Page) -> None:
@@ -85,6 +91,7 @@ PAGES = {
     "job": Shown("job", "analyst", "/jobs/{smooth}", drawn),
     "job_of_chains": Shown("job", "analyst", "/jobs/{chain}"),
     "job_of_task": Shown("job", "analyst", "/jobs/{task}"),
+    "job_of_check": Shown("job", "analyst", "/jobs/{check}", barred),
     "jobs": Shown("jobs", "analyst", "/jobs"),
     "compare": Shown("compare", "analyst", "/compare?job={first}&job={second}"),
     "task_form": Shown("task_form", "analyst", "/tasks/new?dataset={dataset}", costed),
@@ -153,6 +160,10 @@ def in_use(service: Service, rows: Path) -> dict[str, str]:
         }
         for name in ("chain", "first", "task", "second", "smooth"):
             client.wait(named[name], timeout=300)
+        named["check"] = submitted(
+            client, 0.3, task={"kind": "predictive_check", "job": named["first"]}
+        )
+        client.wait(named["check"], timeout=300)
         client.ask("a curve of income, for the report", dataset="visits", epsilon=2.0)
         client.ask("to compare the two years", dataset_name="visits of 1982")
     with Client(service.url, service.admin_key) as admin:
@@ -219,7 +230,7 @@ def test_pages_fit_their_window_in_both_themes(
 def load(page: Page, address: str, width: int) -> None:
     """Open a page in a window of this width."""
     page.set_viewport_size({"width": width, "height": 900})
-    page.goto(address, wait_until="networkidle")
+    page.goto(address, wait_until="networkidle", timeout=1000 * LOAD_SECONDS)
 
 
 def fits(page: Page, width: int, name: str) -> None:
