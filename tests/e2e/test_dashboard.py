@@ -159,7 +159,6 @@ def test_a_task_beyond_the_budget_cannot_be_submitted(
     for width in (1200, 700, 360):
         page.set_viewport_size({"width": width, "height": 800})
         page.goto(f"{service.url}/tasks/new")
-        page.get_by_label("Dataset").select_option(index=0)
         page.get_by_label("Mean of x").check()
         page.get_by_label("ε").fill("50")
         button, plan = page.get_by_role("button", name="Submit job"), page.locator("#plan")
