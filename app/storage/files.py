@@ -1,17 +1,21 @@
 """Encrypted dataset files: AES-256-GCM in chunks of rows, one random key per file.
 
 Layout: 8 bytes of format name, then the chunks. A chunk holds up to CHUNK_ROWS rows, column after
-column (float64 numbers, int32 codes, little-endian), encrypted under nonce = chunk number and bound
-to the dataset, its columns (bounds and categories), the chunk's number and whether it is the last:
-cutting, reordering, swapping files or editing the declared bounds is found. Every chunk but the
-last is full, so a file's size follows from the schema and the number of rows alone.
+column, each encrypted by itself under nonce = numbers of chunk and column, and bound to the
+dataset, its columns (bounds and categories), these numbers and whether the chunk is the last:
+cutting, reordering, swapping files or editing the declared bounds is found. Columns that are not
+asked for are not read. Values are as narrow as the declared column allows: see `stored_type`. Every
+chunk but the last is full, so a file's size follows from the schema and the number of rows alone.
+
+Files of the first format have their columns encrypted together, as float64 and int32; they are read
+as well.
 """
 
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -31,15 +35,17 @@ from dpmcmc.base.private import Private
 from dpmcmc.inputs.schema import BinaryColumn, Column, NumberColumn, Schema, Table
 from dpmcmc.inputs.streamed import AnyRows, Elsewhere, Names, Streamed
 
-FORMAT = b"DPMCMC01"
+FORMAT, FIRST_FORMAT = b"DPMCMC02", b"DPMCMC01"
 CHUNK_ROWS = 16384
 TAG_BYTES = 16
 SUFFIX = ".rows"
 MARK = "installation-"
 
 LARGEST_HELD = 2**26  # bytes of a dataset that are read into memory at once
+NARROW = tuple(map(np.dtype, ("<u1", "<i1", "<u2", "<i2", "<u4", "<i4")))
 
 Values = NDArray[np.float64] | NDArray[np.int32]
+Type = np.dtype[np.generic]
 # called with the error and when the store was first away, by the monotonic clock: returns for
 # another try, or raises
 Away = Callable[[StoreAwayError, float], None]
@@ -55,9 +61,25 @@ def name_of(dataset_id: UUID) -> str:
     return f"{dataset_id}{SUFFIX}"
 
 
-def dtype_of(column: Column) -> np.dtype[np.float64] | np.dtype[np.int32]:
-    """Return the array type in which a column is stored."""
+def held_type(column: Column) -> np.dtype[np.float64] | np.dtype[np.int32]:
+    """Return the array type of a column in memory."""
     return np.dtype("<f8") if isinstance(column, NumberColumn) else np.dtype("<i4")
+
+
+def stored_type(column: Column) -> Type:
+    """Return the narrowest type that holds whatever a column can have: a declared, public fact."""
+    if not isinstance(column, NumberColumn):
+        ends: tuple[float, ...] = (0, len(column.categories))  # the last means a missing value
+    elif column.integer and all(float(code).is_integer() for code in column.missing):
+        ends = (column.lower, column.upper, *column.missing)
+    else:
+        return held_type(column)
+    kinds = [
+        kind
+        for kind in NARROW
+        if np.iinfo(kind).min <= min(ends) and max(ends) <= np.iinfo(kind).max
+    ]
+    return min(kinds, key=lambda kind: kind.itemsize, default=held_type(column))
 
 
 PRESENT = BinaryColumn(name="in use", categories=("no", "yes"))  # of a person's rows: not a column
@@ -71,35 +93,80 @@ def layout_of(schema: Schema) -> tuple[Column, ...]:
     return (*schema.columns, PRESENT) if schema.unit_rows > 1 else schema.columns
 
 
-def _row_bytes(columns: Sequence[Column]) -> int:
-    """Return the bytes of one row."""
-    return sum(dtype_of(column).itemsize for column in columns)
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the rows of a file lie. columns: those that are stored, in their order."""
+
+    columns: tuple[Column, ...]
+    rows: int
+    format: bytes = FORMAT
+
+    @property
+    def blocks(self) -> tuple[tuple[Column, ...], ...]:
+        """The columns of a chunk that are encrypted together."""
+        first = self.format == FIRST_FORMAT
+        return (self.columns,) if first else tuple((column,) for column in self.columns)
+
+    def type_of(self, column: Column) -> Type:
+        """Return the type of a column in the file."""
+        return held_type(column) if self.format == FIRST_FORMAT else stored_type(column)
+
+    def row_bytes(self, columns: Sequence[Column]) -> int:
+        """Return the bytes of one row of these columns."""
+        return sum(self.type_of(column).itemsize for column in columns)
+
+    @property
+    def chunks(self) -> int:
+        """The number of chunks."""
+        return -(-self.rows // CHUNK_ROWS)
+
+    def rows_of(self, number: int) -> int:
+        """Return the number of rows in a chunk."""
+        return min(CHUNK_ROWS, self.rows - number * CHUNK_ROWS)
+
+    def start_of(self, number: int) -> int:
+        """Return a chunk's byte offset in the file."""
+        return len(self.format) + self._bytes_of(number * CHUNK_ROWS, number)
+
+    @property
+    def size(self) -> int:
+        """The size of the file in bytes."""
+        return len(self.format) + self._bytes_of(self.rows, self.chunks)
+
+    def _bytes_of(self, rows: int, chunks: int) -> int:
+        """Return the bytes of so many rows in so many chunks."""
+        return rows * self.row_bytes(self.columns) + chunks * len(self.blocks) * TAG_BYTES
 
 
 def file_size(columns: Sequence[Column], rows: int) -> int:
     """Return the size of a dataset's file in bytes."""
-    return len(FORMAT) + rows * _row_bytes(columns) + -(-rows // CHUNK_ROWS) * TAG_BYTES
+    return Layout(tuple(columns), rows).size
 
 
 class _Seal:
     """The cipher of one file, bound to its dataset and columns."""
 
-    def __init__(self, key: bytes, dataset_id: UUID, columns: Sequence[Column]) -> None:
-        self._cipher = AESGCM(key)
-        self._subject = FORMAT + dataset_id.bytes + columns_digest(columns)
+    def __init__(self, key: bytes, dataset_id: UUID, layout: Layout) -> None:
+        self._cipher, self._first = AESGCM(key), layout.format == FIRST_FORMAT
+        self._subject = layout.format + dataset_id.bytes + columns_digest(layout.columns)
 
-    def _bound(self, number: int, last: bool) -> bytes:
-        """Return the associated data of a chunk."""
-        return self._subject + struct.pack("<Q?", number, last)
+    def _place(self, number: int, block: int, last: bool) -> tuple[bytes, bytes]:
+        """Return nonce and associated data of a block of columns of a chunk."""
+        if self._first:
+            return number.to_bytes(12), self._subject + struct.pack("<Q?", number, last)
+        nonce = number.to_bytes(8) + block.to_bytes(4)
+        return nonce, self._subject + struct.pack("<QI?", number, block, last)
 
-    def lock(self, number: int, last: bool, plain: bytes) -> bytes:
-        """Return an encrypted chunk."""
-        return self._cipher.encrypt(number.to_bytes(12), plain, self._bound(number, last))
+    def lock(self, number: int, block: int, last: bool, plain: bytes) -> bytes:
+        """Return an encrypted block."""
+        nonce, bound = self._place(number, block, last)
+        return self._cipher.encrypt(nonce, plain, bound)
 
-    def unlock(self, number: int, last: bool, hidden: bytes) -> bytes:
-        """Return a decrypted chunk. Raises DatasetFileError."""
+    def unlock(self, number: int, block: int, last: bool, hidden: bytes) -> bytes:
+        """Return a decrypted block. Raises DatasetFileError."""
+        nonce, bound = self._place(number, block, last)
         try:
-            return self._cipher.decrypt(number.to_bytes(12), hidden, self._bound(number, last))
+            return self._cipher.decrypt(nonce, hidden, bound)
         except InvalidTag:
             raise DatasetFileError("the dataset's file does not belong to its record") from None
 
@@ -107,30 +174,37 @@ class _Seal:
 class RowWriter:
     """Writes batches of any length as full chunks; the last one in `finish`."""
 
-    def __init__(self, file: Sink, seal: _Seal, columns: Sequence[Column]) -> None:
+    def __init__(self, file: Sink, seal: _Seal, layout: Layout) -> None:
         self._file, self._seal = file, seal
-        self._buffers = [np.empty(CHUNK_ROWS, dtype_of(column)) for column in columns]
+        self._buffers = [np.empty(CHUNK_ROWS, layout.type_of(c)) for c in layout.columns]
         self._filled = self._chunks = 0
         self.rows = 0
         file.write(FORMAT)
 
     def add(self, batch: Sequence[Values]) -> None:
-        """Add a batch: an array for each column, of equal length, clamped and coded."""
+        """Add a batch: an array for each column, of equal length, clamped and coded.
+
+        Raises ValueError for a value that its column cannot have.
+        """
         at, length = 0, len(batch[0])
         while at < length:
             if self._filled == CHUNK_ROWS:
                 self._flush(last=False)
             take = min(length - at, CHUNK_ROWS - self._filled)
             for buffer, values in zip(self._buffers, batch, strict=True):
-                buffer[self._filled : self._filled + take] = values[at : at + take]
+                given, kept = values[at : at + take], buffer[self._filled : self._filled + take]
+                kept[:] = given
+                if kept.dtype.kind != "f" and not np.array_equal(kept, given):
+                    raise ValueError("a value is none that its column was declared to have")
             self._filled += take
             at += take
         self.rows += length
 
     def _flush(self, last: bool) -> None:
         """Write full chunks, and the rest if `last`."""
-        plain = b"".join(buffer[: self._filled].tobytes() for buffer in self._buffers)
-        self._file.write(self._seal.lock(self._chunks, last, plain))
+        for block, buffer in enumerate(self._buffers):
+            plain = buffer[: self._filled].tobytes()
+            self._file.write(self._seal.lock(self._chunks, block, last, plain))
         self._chunks, self._filled = self._chunks + 1, 0
 
     def finish(self) -> None:
@@ -140,16 +214,35 @@ class RowWriter:
 
 @dataclass(frozen=True, slots=True)
 class SealedFile:
-    """A dataset's file with its key, for the duration of a job."""
+    """A dataset's file with its key, for the duration of a job. format: as its head says."""
 
     dataset_id: UUID
     schema: Schema
     key: bytes = field(repr=False)
+    format: bytes = FORMAT
+
+    @property
+    def layout(self) -> Layout:
+        """Where its rows lie."""
+        return Layout(layout_of(self.schema), self.schema.rows, self.format)
 
     @property
     def seal(self) -> _Seal:
         """Return its cipher."""
-        return _Seal(self.key, self.dataset_id, layout_of(self.schema))
+        return _Seal(self.key, self.dataset_id, self.layout)
+
+    def opened_at(self, head: Source) -> "SealedFile":
+        """Return the file in the format of its head, with which its length has to agree.
+
+        Raises DatasetFileError.
+        """
+        format = head.read(len(FORMAT))
+        if format not in (FORMAT, FIRST_FORMAT):
+            raise DatasetFileError("not a dataset file of this version")
+        found = replace(self, format=format)
+        if head.size != found.layout.size:
+            raise DatasetFileError("the dataset's file is shorter or longer than its record")
+        return found
 
 
 class RowReader:
@@ -182,33 +275,34 @@ class RowReader:
     ) -> Iterator[Table]:
         """Yield rows of a file, chunk by chunk."""
         chunks = range(first // CHUNK_ROWS, -(-stop // CHUNK_ROWS))
-        for number, plain in zip(chunks, self._patiently(file, away, chunks), strict=True):
-            rows, at = _rows_of(number, file.schema), number * CHUNK_ROWS
-            table = _table_of(plain, rows, file.schema, names)
-            low, high = max(first - at, 0), min(stop - at, rows)
-            yield table if high - low == rows else table.between(low, high)
+        tables = self._patiently(file, away, names, chunks)
+        for number, table in zip(chunks, tables, strict=True):
+            at = number * CHUNK_ROWS
+            low, high = max(first - at, 0), min(stop - at, table.rows)
+            yield table if high - low == table.rows else table.between(low, high)
 
-    def _patiently(self, file: SealedFile, away: Away, chunks: range) -> Iterator[bytes]:
-        """Yield decrypted chunks, resuming once an unavailable store is back."""
+    def _patiently(
+        self, file: SealedFile, away: Away, names: Sequence[str], chunks: range
+    ) -> Iterator[Table]:
+        """Yield chunks, resuming once an unavailable store is back."""
         done, since = 0, 0.0
         while True:
             try:
-                for plain in self._from(file, chunks[done:]):
+                for table in self._from(file, names, chunks[done:]):
                     done += 1
                     since = 0.0
-                    yield plain
+                    yield table
                 return
             except StoreAwayError as error:
                 since = since or time.monotonic()
                 away(error, since)
 
-    def _from(self, file: SealedFile, chunks: range) -> Iterator[bytes]:
-        """Yield decrypted chunks of a file."""
+    def _from(self, file: SealedFile, names: Sequence[str], chunks: range) -> Iterator[Table]:
+        """Yield chunks of a file."""
         first = chunks.start
-        with self.open(file.dataset_id, _start_of(first, file.schema) if first else 0) as opened:
-            if not first:
-                check_head(opened, file.schema)
-            yield from islice(_chunks(opened, file.seal, file.schema, first), len(chunks))
+        with self.open(file.dataset_id, file.layout.start_of(first) if first else 0) as opened:
+            file = file if first else file.opened_at(opened)
+            yield from islice(_chunks(opened, file, first, names), len(chunks))
 
     @contextmanager
     def open(self, dataset_id: UUID, start: int = 0) -> Iterator[Source]:
@@ -243,8 +337,9 @@ class DatasetFiles:
     @contextmanager
     def write(self, dataset_id: UUID, key: bytes, columns: Sequence[Column]) -> Iterator[RowWriter]:
         """Write a dataset's file, complete at the end of the block or absent."""
+        layout = Layout(tuple(columns), 0)
         with self._store.write(name_of(dataset_id)) as file:
-            writer = RowWriter(file, _Seal(key, dataset_id, columns), columns)
+            writer = RowWriter(file, _Seal(key, dataset_id, layout), layout)
             yield writer
             writer.finish()
 
@@ -276,12 +371,13 @@ class DatasetFiles:
         schema = schema_of(row)
         if tuple(holder.rows for holder in holders) != schema.holders:
             raise DatasetFileError("these are not the holders of the dataset's rows")
-        files = [self._sealed(holder) for holder in holders or (row,)]
-        for file in files:
-            with self._reader.open(file.dataset_id) as opened:
-                check_head(opened, file.schema)
+        files = []
+        for sealed in [self._sealed(holder) for holder in holders or (row,)]:
+            with self._reader.open(sealed.dataset_id) as opened:
+                files.append(sealed.opened_at(opened))
         read = partial(self._reader.tables, files, away)
-        if file_size(layout_of(schema), schema.rows) > LARGEST_HELD:
+        held = sum(held_type(column).itemsize for column in layout_of(schema))
+        if schema.rows * held > LARGEST_HELD:
             elsewhere = None if spread is None else spread(files, read)
             return Private(Streamed(schema, read, elsewhere), subject=str(row.id))
         source = Streamed(schema, read)
@@ -306,17 +402,16 @@ class DatasetFiles:
 
     def _examine(self, sealed: SealedFile) -> None:
         """Check that every chunk of a file decrypts."""
-        dataset_id, schema, seal = sealed.dataset_id, sealed.schema, sealed.seal
-        last = _num_chunks(schema) - 1
-        with self._reader.open(dataset_id) as file:
-            check_head(file, schema)
+        last = sealed.layout.chunks - 1
+        with self._reader.open(sealed.dataset_id) as file:
+            sealed = sealed.opened_at(file)
             every = last == 0 or file.size <= self._store.cheap_bytes
-            chunks = _chunks(file, seal, schema)
+            chunks = _chunks(file, sealed)
             for _ in chunks if every else islice(chunks, 1):
                 pass
         if not every:
-            with self._reader.open(dataset_id, _start_of(last, schema)) as file:
-                for _ in _chunks(file, seal, schema, last):
+            with self._reader.open(sealed.dataset_id, sealed.layout.start_of(last)) as file:
+                for _ in _chunks(file, sealed, last):
                     pass
 
     def mark(self, installation: UUID) -> None:
@@ -355,46 +450,33 @@ class DatasetFiles:
         self._store.check()
 
 
-def _table_of(plain: bytes, rows: int, schema: Schema, names: Sequence[str]) -> Table:
-    """Return these columns of a decrypted chunk, without copying."""
+def _chunks(
+    file: Source, sealed: SealedFile, first: int = 0, names: Sequence[str] | None = None
+) -> Iterator[Table]:
+    """Yield chunks from number `first` on, of these columns or of all. Raises DatasetFileError."""
+    layout, seal = sealed.layout, sealed.seal
+    wanted = {c for c in layout.columns if names is None or c is PRESENT or c.name in names}
+    for number in range(first, layout.chunks):
+        yield _chunk(file, seal, layout, number, wanted)
+
+
+def _chunk(file: Source, seal: _Seal, layout: Layout, number: int, wanted: set[Column]) -> Table:
+    """Return the wanted columns of the next chunk."""
+    rows, last = layout.rows_of(number), number == layout.chunks - 1
     columns: dict[str, Any] = {}
-    present, offset = None, 0
-    for column in layout_of(schema):
-        dtype = dtype_of(column)
-        if column is PRESENT:
-            present = np.frombuffer(plain, dtype, rows, offset) == 1
-        elif column.name in names:
-            columns[column.name] = np.frombuffer(plain, dtype, rows, offset)
-        offset += rows * dtype.itemsize
+    present = None
+    for block, together in enumerate(layout.blocks):
+        size = rows * layout.row_bytes(together) + TAG_BYTES
+        if wanted.isdisjoint(together):
+            file.skip(size)
+            continue
+        plain, offset = seal.unlock(number, block, last, file.read(size)), 0
+        for column in together:
+            kind = layout.type_of(column)
+            values = np.frombuffer(plain, kind, rows, offset)
+            offset += rows * kind.itemsize
+            if column is PRESENT:
+                present = values == 1
+            elif column in wanted:
+                columns[column.name] = values.astype(held_type(column), copy=False)
     return Table(columns, rows, present)
-
-
-def _start_of(number: int, schema: Schema) -> int:
-    """Return a chunk's byte offset in its file."""
-    return len(FORMAT) + number * (CHUNK_ROWS * _row_bytes(layout_of(schema)) + TAG_BYTES)
-
-
-def _num_chunks(schema: Schema) -> int:
-    """Return the number of chunks of a dataset."""
-    return -(-schema.rows // CHUNK_ROWS)
-
-
-def _rows_of(number: int, schema: Schema) -> int:
-    """Return the number of rows in a chunk."""
-    return min(CHUNK_ROWS, schema.rows - number * CHUNK_ROWS)
-
-
-def check_head(file: Source, schema: Schema) -> None:
-    """Raise DatasetFileError where a file's length or header does not fit the schema."""
-    if file.size != file_size(layout_of(schema), schema.rows):
-        raise DatasetFileError("the dataset's file is shorter or longer than its record")
-    if file.read(len(FORMAT)) != FORMAT:
-        raise DatasetFileError("not a dataset file of this version")
-
-
-def _chunks(file: Source, seal: _Seal, schema: Schema, first: int = 0) -> Iterator[bytes]:
-    """Yield decrypted chunks from number `first` on. Raises DatasetFileError."""
-    width, chunks = _row_bytes(layout_of(schema)), _num_chunks(schema)
-    for number in range(first, chunks):
-        hidden = file.read(_rows_of(number, schema) * width + TAG_BYTES)
-        yield seal.unlock(number, number == chunks - 1, hidden)

@@ -44,6 +44,10 @@ class _File:
         """Return the next bytes."""
         return self._file.read(size)
 
+    def skip(self, size: int, /) -> None:
+        """Leave out the next bytes."""
+        self._file.seek(size, os.SEEK_CUR)
+
 
 def _without_waiting(path: str, flags: int) -> int:
     """Open a path without blocking, even where it is a pipe."""

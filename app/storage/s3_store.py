@@ -195,6 +195,12 @@ class _Download:
         del self._held[:size]
         return taken
 
+    def skip(self, size: int, /) -> None:
+        """Leave out the next `size` bytes, which are not fetched if they have not been yet."""
+        held = min(size, len(self._held))
+        del self._held[:held]
+        self._at += size - held
+
     def _fetch(self) -> None:
         """Fetch the next range."""
         for further in reversed(range(ATTEMPTS)):

@@ -25,6 +25,9 @@ class Source(Protocol):
     def read(self, size: int, /) -> bytes:
         """Return the next `size` bytes, fewer only at the end."""
 
+    def skip(self, size: int, /) -> None:
+        """Leave out the next `size` bytes."""
+
 
 class Store(Protocol):
     """A store of files. All methods raise StoreAwayError where it is unreachable.

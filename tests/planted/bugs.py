@@ -1077,6 +1077,14 @@ OPENING = (
         error="ValueError: zip() argument 2 is longer than argument 1",
     ),
     Bug(
+        "columns of a chunk are encrypted under one nonce",
+        "app/storage/files.py",
+        "_Seal._place",
+        "number.to_bytes(8) + block.to_bytes(4)",
+        "number.to_bytes(12)",
+        "tests/storage/test_files.py::test_no_two_parts_of_a_file_have_a_nonce_in_common[folder]",
+    ),
+    Bug(
         "rows lie readable in the temporary file",
         "dpmcmc/inputs/spooled.py",
         "_Spool.add",

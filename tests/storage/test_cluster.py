@@ -315,14 +315,14 @@ def test_an_order_is_kept_until_it_is_over_and_gives_the_same_sum_each_time(kept
 def test_an_order_that_ends_meanwhile_reads_no_further(kept, own, monkeypatch):
     read, clock = [], [0.0]
     monkeypatch.setattr(clusters.time, "time", lambda: clock[0])
-    real = stored_files._table_of
+    real = stored_files._chunk
 
-    def table_of(*given):
+    def chunk(*given):
         read.append(1)
         clock[0] += 10.0
         return real(*given)
 
-    monkeypatch.setattr(stored_files, "_table_of", table_of)
+    monkeypatch.setattr(stored_files, "_chunk", chunk)
     with pytest.raises(ElsewhereError, match="over"):
         part_sum(own.seal(order(kept, stop=ROWS, until=15.0), ORDER))
     assert len(read) == 2

@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -13,12 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from app.storage.columns import columns_json, parse_columns, schema_of
+from app.storage.columns import columns_digest, columns_json, parse_columns, schema_of
 from app.storage.durable import durable_file
 from app.storage.errors import DatasetFileError, IngestError, StoreAwayError
-from app.storage.files import CHUNK_ROWS, DatasetFiles, name_of
+from app.storage.files import CHUNK_ROWS, DatasetFiles, name_of, stored_type
 from app.storage.ingest import ingest
 from app.storage.keys import KeyFileError, MasterKey, master_key
 from app.storage.local_store import LocalStore
@@ -65,8 +68,6 @@ def test_rows_come_back_as_private_and_open_with_a_permit_for_this_dataset_only(
 
 
 def test_nothing_readable_reaches_the_disk(files):
-    import numpy as np
-
     content = content_of(files, stored(files, value=b"0.8125"))
     assert np.float64(0.8125).tobytes() not in content
     assert b"0.8125" not in content
@@ -127,7 +128,7 @@ def test_damage_to_a_large_dataset_is_found_by_each_pass(files, large, at):
         pass
     replace(files, row, bytes(content))
     with pytest.raises(DatasetFileError):
-        for _ in rows.parts([]):  # no column of it is asked for
+        for _ in rows.parts(["x"]):
             pass
     replace(files, row, bytes(content) + b"x")
     with pytest.raises(DatasetFileError, match="longer"):
@@ -178,6 +179,9 @@ class Broken:
             raise StoreAwayError("broke off")
         self.left -= 1
         return self.file.read(size)
+
+    def skip(self, size):
+        self.file.skip(size)
 
 
 def test_a_store_that_stays_away_ends_a_pass(files, monkeypatch):
@@ -392,3 +396,169 @@ def test_columns_survive_being_stored(files):
     )  # fmt: skip
     row = DatasetRow(columns=columns_json(columns), rows=3, neighbouring="replace_one")
     assert schema_of(row).columns == columns
+
+
+WIDE = parse_columns(
+    [
+        {
+            "name": "age",
+            "type": "number",
+            "integer": True,
+            "lower": 0,
+            "upper": 120,
+            "missing": [-9],
+        },
+        {"name": "income", "type": "number", "lower": 0, "upper": 1e6},
+        {"name": "ward", "type": "category", "categories": [f"w{k}" for k in range(300)]},
+        {"name": "in use", "type": "binary", "categories": ["no", "yes"], "missing": True},
+        {"name": "born", "type": "date", "lower": "1900-01-01", "upper": "2020-12-31"},
+        {
+            "name": "steps",
+            "type": "number",
+            "integer": True,
+            "lower": -1e6,
+            "upper": 1e6,
+            "missing": True,
+        },
+        {
+            "name": "odd",
+            "type": "number",
+            "integer": True,
+            "lower": 0,
+            "upper": 9,
+            "missing": [99.5],
+        },
+        {"name": "size", "type": "number", "integer": True, "lower": 0, "upper": 10, "missing": []},
+    ]
+)
+WIDE_TYPES = ["i1", "f8", "u2", "u1", "u2", "i4", "f8", "u1"]
+
+
+def wide_rows(rows):
+    rng = np.random.default_rng(4)
+    return [
+        rng.choice([0.0, 47.0, 120.0, -9.0], rows),
+        rng.uniform(0.0, 1e6, rows),
+        rng.integers(0, 300, rows).astype(np.int32),
+        rng.integers(0, 3, rows).astype(np.int32),
+        rng.integers(0, 44_000, rows).astype(float),
+        rng.choice([-1e6, 1e6, *WIDE[5].missing], rows),
+        rng.choice([0.0, 9.0, 99.5], rows),
+        rng.integers(0, 11, rows).astype(float),
+    ]
+
+
+def wide(files, batch):
+    dataset_id = uuid.uuid4()
+    key, wrapped = files.new_key(dataset_id)
+    with files.write(dataset_id, key, WIDE) as writer:
+        writer.add(batch)
+    return DatasetRow(
+        id=dataset_id,
+        columns=columns_json(WIDE),
+        rows=len(batch[0]),
+        neighbouring="replace_one",
+        wrapped_key=wrapped,
+    )
+
+
+def opened(files, row):
+    return files.load(row).open(Permit(subject=str(row.id), event_digest=""))
+
+
+@pytest.mark.parametrize("rows", [1, CHUNK_ROWS, CHUNK_ROWS + 5])
+def test_values_are_stored_as_narrow_as_declared_and_come_back_as_they_were(files, rows):
+    assert [stored_type(column).str[1:] for column in WIDE] == WIDE_TYPES
+    batch = wide_rows(rows)
+    row = wide(files, batch)
+    chunks = -(-rows // CHUNK_ROWS)
+    assert len(content_of(files, row)) == 8 + rows * 27 + chunks * len(WIDE) * 16
+    table = opened(files, row)
+    for column, values in zip(WIDE, batch, strict=True):
+        kept = table.columns[column.name]
+        assert kept.dtype == values.dtype
+        assert np.array_equal(kept, values)
+
+
+@pytest.mark.parametrize(("at", "value"), [(0, 128.0), (0, 0.5), (3, 256), (4, -1.0), (7, np.nan)])
+def test_a_value_that_its_column_cannot_have_is_not_written(files, at, value):
+    batch = wide_rows(3)
+    batch[at][1] = value
+    with pytest.raises(ValueError, match="declared to have"), np.errstate(invalid="ignore"):
+        wide(files, batch)
+
+
+def test_columns_that_are_not_asked_for_are_not_read(files, monkeypatch):
+    batch = wide_rows(CHUNK_ROWS + 5)
+    row = wide(files, batch)
+    monkeypatch.setattr("app.storage.files.LARGEST_HELD", 0)
+    rows = opened(files, row)
+    content = bytearray(content_of(files, row))
+    content[8 + CHUNK_ROWS + 16 + 100] ^= 1  # an income
+    replace(files, row, bytes(content))
+    asked = ["size", "age"]
+    parts = list(rows.parts(asked))
+    for name in asked:
+        every = np.concatenate([part.columns[name] for part in parts])
+        assert np.array_equal(every, batch[[c.name for c in WIDE].index(name)])
+    assert set(parts[0].columns) == set(asked)
+    with pytest.raises(DatasetFileError):
+        list(rows.parts(["income"]))
+    with pytest.raises(DatasetFileError):
+        files.examine(row)
+
+
+def test_columns_cannot_be_swapped(files, monkeypatch):
+    rows = CHUNK_ROWS
+    row = wide(files, wide_rows(rows))
+    content = content_of(files, row)
+    starts = np.cumsum([8, *(rows * int(kind[1]) + 16 for kind in WIDE_TYPES)])
+    born, ward = (content[starts[k] : starts[k + 1]] for k in (4, 2))  # as long as each other
+    between = content[starts[3] : starts[4]]
+    swapped = content[: starts[2]] + born + between + ward + content[starts[5] :]
+    assert len(swapped) == len(content)
+    replace(files, row, swapped)
+    with pytest.raises(DatasetFileError):
+        files.load(row)
+
+
+def test_no_two_parts_of_a_file_have_a_nonce_in_common(files, monkeypatch):
+    nonces = []
+
+    class Watched:
+        generate_key = AESGCM.generate_key
+
+        def __init__(self, key):
+            self.cipher = AESGCM(key)
+
+        def encrypt(self, nonce, data, bound):
+            nonces.append(nonce)
+            return self.cipher.encrypt(nonce, data, bound)
+
+    monkeypatch.setattr("app.storage.files.AESGCM", Watched)
+    wide(files, wide_rows(2 * CHUNK_ROWS + 5))
+    assert len(nonces) == 3 * len(WIDE) == len(set(nonces))
+    assert {len(nonce) for nonce in nonces} == {12}
+
+
+@pytest.mark.parametrize("held", [0, 2**26])
+def test_files_of_the_first_format_are_read(files, monkeypatch, held):
+    monkeypatch.setattr("app.storage.files.LARGEST_HELD", held)
+    batch = wide_rows(CHUNK_ROWS + 5)
+    row = wide(files, batch)
+    seal = AESGCM(MASTER.unwrap(row.wrapped_key, row.id))
+    content = b"DPMCMC01"
+    for number, part in enumerate((slice(0, CHUNK_ROWS), slice(CHUNK_ROWS, None))):
+        plain = b"".join(values[part].tobytes() for values in batch)
+        bound = b"DPMCMC01" + row.id.bytes + columns_digest(WIDE)
+        bound += struct.pack("<Q?", number, number == 1)
+        content += seal.encrypt(number.to_bytes(12), plain, bound)
+    replace(files, row, content)
+    files.examine(row)
+    rows = opened(files, row)
+    (table,) = [rows.whole([c.name for c in WIDE])] if held == 0 else [rows]
+    for column, values in zip(WIDE, batch, strict=True):
+        assert np.array_equal(table.columns[column.name], values)
+    replace(files, row, b"DPMCMC02" + content[8:])
+    with pytest.raises(DatasetFileError):
+        files.load(row)
