@@ -174,6 +174,7 @@ def peak(act):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_memory_of_a_release_does_not_grow_with_the_rows(monkeypatch, threads):
     monkeypatch.setattr(design_rows, "HELD_NUMBERS", 0)
+    monkeypatch.setattr(design_rows, "MOST_ROWS", 8192)  # small blocks, so that few rows are many
     monkeypatch.setattr(blocks, "THREADS", threads)
     most = []
     for rows in (500_000, 100_000, 500_000):  # the first one loads what it needs
