@@ -79,7 +79,7 @@ def test_a_regression_is_checked_paid_for_and_told_in_words(house: House, datase
     body = asked(dataset, job)
     plan = analyst.post("/v1/plans", json=body).json()
     assert (plan["algorithm"], plan["usable"]) == ("predictive_check", True)
-    assert re.search(r"a misfit of [\d.]+ % of the rows in one bin would show", plan["reasons"][0])
+    assert re.search(r"a misfit of [\d.]+ % of all rows in one bin would show", plan["reasons"][0])
     answer = analyst.post("/v1/jobs", json=body)
     assert answer.status_code == 202, answer.text
     house.run(answer.json()["id"])

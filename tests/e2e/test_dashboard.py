@@ -872,7 +872,7 @@ def test_a_model_is_checked_against_the_rows(page: Page, service: Service, analy
     asked.fill("0.3")
     page.get_by_role("button", name="What would it show?").click()
     expect(page.locator("#check")).to_contain_text("affordable")
-    expect(page.locator("#check")).to_contain_text("of the rows in one bin would show")
+    expect(page.locator("#check")).to_contain_text("of all rows in one bin would show")
     page.get_by_role("button", name="Pay and check").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("check of y ~ x")
     expect(page.locator("#summary tbody tr")).to_have_count(10, timeout=30_000)

@@ -59,7 +59,7 @@ class CheckPlan:
     def verdict(self) -> Verdict:
         """Whether noise hides misfits that matter, from public facts."""
         least, most = self.detectable, MOST_MISFIT / self.histogram.bins
-        shown = f"{rounded_up(100.0 * least, 2)} % of the rows in one bin"
+        shown = f"{rounded_up(100.0 * least, 2)} % of all rows in one bin"
         if least <= most:
             return noise_share.verdict(f"a misfit of {shown} would show nine times in ten", [])
         reason = f"only a misfit of {shown} would show nine times in ten"

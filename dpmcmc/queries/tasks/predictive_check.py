@@ -82,7 +82,7 @@ class PlannedCheck:
         """The noise, in words, and what it leaves to be seen."""
         noise = f"noise of sd {self.plan.noise_sd:.3g} rows in each count"
         least = 100.0 * self.plan.detectable
-        return f"{noise}; a misfit of {least:.2g} % of the rows in one bin would show"
+        return f"{noise}; a misfit of {least:.2g} % of all rows in one bin would show"
 
     @property
     def memory(self) -> int:
