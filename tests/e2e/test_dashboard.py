@@ -969,6 +969,7 @@ def test_a_name_in_use_is_refused_by_the_page_and_by_the_service(
     told = {"name": "named twice", "columns": [column], "privacy": {"epsilon": 3.0, "delta": 1e-6}}
     uploading(page, service, rows, "named twice")
     page.get_by_role("button", name="Look at the file").click()
+    expect(page.locator(".column [data-c=name]")).to_have_value("a")
     page.locator(".column").get_by_label("Lower").fill("0")
     page.locator(".column").get_by_label("Upper").fill("9")
     with Client(service.url, service.admin_key) as admin:
