@@ -142,10 +142,13 @@ def main() -> None:
             call = [sys.executable, "-m", "benchmarks.releases", "--one", family]
             call += ["--size", f"{rows}x{width}", "--runs", str(given.runs)]
             done = subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True)
-            told = json.loads(done.stdout)
+            measured = json.loads(done.stdout)
             cells = [f"{rows:,} x {width}", family]
-            cells += [f"{told[name]:.3f}" for name in ("first", "later", "irls")]
-            cells += [f"{told['later'] / told['irls']:.1f}", f"{told['most'] / 2**20:.0f}"]
+            cells += [f"{measured[name]:.3f}" for name in ("first", "later", "irls")]
+            cells += [
+                f"{measured['later'] / measured['irls']:.1f}",
+                f"{measured['most'] / 2**20:.0f}",
+            ]
             sys.stdout.write(f"| {' | '.join(cells)} |\n")
             sys.stdout.flush()
 

@@ -239,10 +239,10 @@ class SealedFile:
         format = head.read(len(FORMAT))
         if format not in (FORMAT, FIRST_FORMAT):
             raise DatasetFileError("not a dataset file of this version")
-        found = replace(self, format=format)
-        if head.size != found.layout.size:
+        sealed = replace(self, format=format)
+        if head.size != sealed.layout.size:
             raise DatasetFileError("the dataset's file is shorter or longer than its record")
-        return found
+        return sealed
 
 
 class RowReader:

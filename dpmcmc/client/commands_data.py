@@ -275,8 +275,8 @@ def _registered(description: dict[str, Any], as_json: bool) -> None:
         f"[yellow]{escape(warning['detail'])}[/]" for warning in description.get("warnings", [])
     ]
     if others := description.get("same_name"):
-        told = f"another dataset in use has this name: use ids, or archive {', '.join(others)}"
-        warnings.append(f"[yellow]{told}[/]")
+        namesakes = f"another dataset in use has this name: use ids, or archive {', '.join(others)}"
+        warnings.append(f"[yellow]{namesakes}[/]")
     show(description, as_json, render.columns(description), f"id: {description['id']}", *warnings)
 
 
