@@ -26,7 +26,15 @@ from app.services.jobs.kinds.chains import ChainJob
 from app.services.jobs.kinds.dry import DryChainJob
 from app.services.jobs.kinds.tasks import TaskJob
 from app.storage.columns import ISO_DAY, MAX_DESCRIPTION
-from app.storage.dialect import Compression, Decimal, Encoding, Thousands
+from app.storage.dialect import (
+    LONGEST_SPELLING,
+    MOST_SPELLINGS,
+    Compression,
+    DateOrder,
+    Decimal,
+    Encoding,
+    Thousands,
+)
 from dpmcmc.base.names import NAMED_ROW, ROW
 from dpmcmc.inputs.options import AlgorithmOptions, AutoOptions
 from dpmcmc.inputs.published import with_known_names
@@ -379,16 +387,20 @@ class SeparateIn(Request):
     reason: Reason
 
 
-NoValue = Annotated[str, Field(min_length=1, max_length=50, pattern=r"^[^\x00-\x1f\x7f]*$")]
-Sign = Annotated[str, Field(min_length=1, max_length=1, pattern=r"^[\t\x01 -~]$")]
+NoValue = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_SPELLING, pattern=r"^[^\x00-\x1f\x7f]*$")
+]
+Sign = Annotated[str, Field(min_length=1, max_length=1, pattern=r"^[\t\x01\x1f -~]$")]
 
 
 class FormatIn(Request):
     """How a text file is written. What is left out is found, or asked for where it is not sure.
 
     separator: of fields. decimal, thousands: of numbers. quote: encloses fields; empty for none.
-    skip_lines: above the header. row_names: whether rows begin with a field that the header does
-    not name, as R writes them. missing: spellings of no value, such as NA, besides an empty field.
+    skip_lines: above the header; skip_last_lines: below the rows, blank ones not counted.
+    row_names: whether rows begin with a field that the header does not name, as R writes them.
+    dates: the order of day and month in dates such as 01/02/2020. missing: spellings of no value,
+    such as NA, besides an empty field.
     """
 
     separator: Sign | None = None
@@ -399,7 +411,9 @@ class FormatIn(Request):
     compression: Compression | None = None
     skip_lines: Annotated[int, Field(ge=0, le=1000)] | None = None
     row_names: bool | None = None
-    missing: Annotated[list[NoValue], Field(max_length=50)] = []
+    skip_last_lines: Annotated[int, Field(ge=0, le=1000)] = 0
+    dates: DateOrder | None = None
+    missing: Annotated[list[NoValue], Field(max_length=MOST_SPELLINGS)] = []
 
     @model_validator(mode="after")
     def _apart(self) -> "FormatIn":

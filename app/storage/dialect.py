@@ -24,10 +24,18 @@ Encoding = Literal[
     "shift_jis", "euc_jp", "gb18030", "big5", "euc_kr",
 ]  # fmt: skip
 Thousands = Literal["", ",", ".", " ", "'"]
+DateOrder = Literal["dmy", "mdy"]
 DECIMALS, THOUSANDS = get_args(Decimal), get_args(Thousands)
 
 SAMPLE_BYTES = 2**18
 SEPARATORS = (",", ";", "\t", "|")
+SELDOM = ("^", "~", "\x01", "\x1f")
+END_OF_FILE = b"\x1a"  # as DOS wrote it
+BLANK = b" \t\r\n,;|" + END_OF_FILE
+NUMBER_OF_ROWS = re.compile(  # below a table, as databases print it
+    rb"\s*\(?[0-9]+ rows?(?:\(s\))?(?: affected| selected)?\)?\.?\s*", re.IGNORECASE
+)
+AS_TEXT = '="'  # what spreadsheets read as text begins so, and ends with a quote
 MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip"}
 MARKS: tuple[tuple[bytes, Encoding], ...] = (  # byte order marks, the longer ones first
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -40,6 +48,8 @@ SPELLINGS = (  # of no value, by spreadsheets, R, SAS, SQL and statistical offic
     "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "\\N", "None", "#N/A", ".", ":", "-", "..",
     "…", "?", "x", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!",
 )  # fmt: skip
+MOST_SPELLINGS, LONGEST_SPELLING = 50, 50  # of a file, and in characters
+MONTHS = 12
 MOST_RECORDS = 5000  # of a sample
 TITLES = 30  # lines above a header at most
 SPACES = " \u00a0\u202f\u2009"  # between groups of digits
@@ -49,15 +59,23 @@ TWO_WAYS = (
 )
 # a number with its nonzero digits alike: how it is divided depends on no more, and a sample has few
 ALIKE = str.maketrans("23456789", "11111111")
+DATES_TWO_WAYS = (
+    "dates such as 01/02/2020 can be read in two ways here: declare dates, dmy for day, month, year"
+    " or mdy for month, day, year"
+)
+SLASHED = re.compile(r"([0-9]{1,2})[/-]([0-9]{1,2})[/-][0-9]{4}(?![0-9]).*")
 SIGN, POWER = "[+\\-\u2212]?", "(?:[eE][+-]?[0-9]+)?"
+RULE = re.compile(r"[-+|:=,;\s]*--[-+|:=,;\s]*")  # a line below a header, as databases print it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """The dialect of a text file. None: to be detected.
 
-    skip_lines: above the header. row_names: whether rows have a first field that the header does
-    not name, as R writes it. missing: spellings of no value besides an empty field.
+    skip_lines: above the header; skip_last_lines: below the rows, blank ones not counted.
+    row_names: whether rows have a first field that the header does not name, as R writes it.
+    dates: order of day and month where a date is three numbers between slashes or hyphens, the year
+    last. missing: spellings of no value besides an empty field.
     """
 
     separator: str | None = None
@@ -68,6 +86,8 @@ class Dialect:
     compression: Compression | None = None
     skip_lines: int | None = None
     row_names: bool | None = None
+    skip_last_lines: int = 0
+    dates: DateOrder | None = None
     missing: tuple[str, ...] = ()
 
 
@@ -120,12 +140,18 @@ def encoding_of(sample: bytes) -> Encoding:
 
 
 def sample_of(
-    text: str, declared: Dialect, names: Collection[str], numbers: Collection[str], *, whole: bool
+    text: str,
+    declared: Dialect,
+    names: Collection[str],
+    numbers: Collection[str],
+    dates: Collection[str] = (),
+    *,
+    whole: bool,
 ) -> Sample:
     """Return the dialect of a text with its first rows; ambiguous fields are None.
 
     text: the beginning of a file. names: of columns that it must have, empty where none are known;
-    numbers: those of them that are numbers, or all columns where none are known. whole: whether
+    numbers, dates: those of them that are such, or all columns where none are known. whole: whether
     the text is all of the file. Raises IngestError where the separator is open, or the first line
     goes on beyond the text.
     """
@@ -135,13 +161,17 @@ def sample_of(
             message = f"the first line is longer than {SAMPLE_BYTES} bytes"
             raise IngestError("line_too_long", "/file", message)
         text = text[:end]
+    else:
+        notes = declared.skip_last_lines
+        text = without_notes(text.encode(), notes, BLANK, several=True).decode()
     named, dialect = re.match(r"sep=(.)\r?\n", text), declared
     if named:  # written for Excel
         separator = dialect.separator or named[1]
         dialect = replace(dialect, separator=separator, skip_lines=dialect.skip_lines or 1)
     quote = dialect.quote if dialect.quote is not None else _quote(text)
     dialect = replace(dialect, quote=quote)
-    choices = [dialect.separator] if dialect.separator else [*SEPARATORS, " "]
+    seldom = [mark for mark in SELDOM if mark in text]
+    choices = [dialect.separator] if dialect.separator else [*SEPARATORS, *seldom, " "]
     if len(choices) > 1 and names:
         naming = [mark for mark in choices if _named(text, mark, quote, dialect.skip_lines, names)]
         choices = naming if len(naming) == 1 else choices  # the header decides: others stay unread
@@ -162,7 +192,28 @@ def sample_of(
     read = [known[name] for name in numbers if name in known] if names else range(len(header))
     cells = (row[at] for row in rows for at in read if at < len(row))
     dialect = _with_marks(dialect, cells)
+    if dialect.dates is None:
+        dated = [known[name] for name in dates if name in known] if names else range(len(header))
+        dialect = replace(dialect, dates=_date_order(rows, dated))
     return Sample(dialect, tuple(header), table.start, tuple(map(tuple, rows)))
+
+
+def without_notes(text: bytes, lines: int, blank: bytes, *, several: bool) -> bytes:
+    """Return the end of a text without its last lines, and without a number of rows.
+
+    blank: signs of lines that do not count. several: whether rows have several fields: a line such
+    as (60 rows) is none of them then.
+    """
+    kept = text.rstrip(blank).splitlines(keepends=True)
+    if not lines and several and kept and NUMBER_OF_ROWS.fullmatch(kept[-1]):
+        lines = 1
+    if not lines:
+        return text.removesuffix(END_OF_FILE)
+    for _ in range(lines):
+        kept = kept[:-1]
+        while kept and not kept[-1].strip(blank):
+            kept.pop()
+    return b"".join(kept)
 
 
 def opened(dialect: Dialect) -> list[str]:
@@ -175,7 +226,7 @@ def _quote(text: str) -> str:
     """Return the quote character, or none where quotes are unbalanced."""
     if text.startswith("'"):
         return "'"
-    opening = re.compile(r'(?:^|[,;\t|\n" ])"', re.MULTILINE)
+    opening = re.compile(r'(?:^|[,;\t|^~\n\x01\x1f" ])=?"', re.MULTILINE)
     return "" if '"' in text and not opening.search(text) else '"'
 
 
@@ -192,11 +243,19 @@ def _records(
             delimiter=separator,
             quotechar=quote or None,
             quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+            skipinitialspace=separator == " ",  # several separate as one does
         )
         for record in islice(reader, MOST_RECORDS):
-            yield [cell.strip() for cell in record], lines.tell(), reader.line_num
+            cells = [_bare(cell.strip()) for cell in record]
+            padded = separator == " " and len(cells) > 1 and not cells[-1]
+            yield cells[:-1] if padded else cells, lines.tell(), reader.line_num
     except csv.Error:
         pass  # a field of more than 128 KiB, or an open quote: the rows before are enough
+
+
+def _bare(cell: str) -> str:
+    """Return a cell without the signs that make spreadsheets read it as text."""
+    return cell[2:-1] if cell.startswith(AS_TEXT) and cell.endswith('"') else cell
 
 
 def _named(
@@ -241,6 +300,8 @@ class _Table:
             self.named = bool(shown) and set(names) <= set(records[first])
         self.above = (above or 0) + (taken[first - 1] if first else 0)
         self.header = records[first] if records else []
+        if any(RULE.fullmatch(separator.join(record)) for record in records[first + 1 : first + 2]):
+            first += 1
         self.start = ends[first] if records else 0
         self.rows = [records[at] for at in shown if at > first]
         alike = sum(len(row) == self.width for row in self.rows)
@@ -281,6 +342,17 @@ def _has_row_names(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool
 def _end_empty(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether all rows have one field more than the header, and it is empty."""
     return bool(rows) and all(len(row) == len(header) + 1 and not row[-1] for row in rows)
+
+
+def _date_order(rows: Sequence[Sequence[str]], columns: Iterable[int]) -> DateOrder | None:
+    """Return the order of day and month in columns of dates; None: unclear, or there are none."""
+    orders = set[DateOrder]()
+    for at in columns:
+        matches = [SLASHED.fullmatch(row[at]) for row in rows if at < len(row) and row[at]]
+        if None not in matches:
+            orders |= {"dmy" for match in matches if match and int(match[1]) > MONTHS}
+            orders |= {"mdy" for match in matches if match and int(match[2]) > MONTHS}
+    return orders.pop() if len(orders) == 1 else None
 
 
 def number_pattern(decimal: str, thousands: str) -> str:

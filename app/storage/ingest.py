@@ -28,7 +28,7 @@ from app.storage.errors import IngestError
 from app.storage.files import CHUNK_ROWS, PRESENT, DatasetFiles, Values
 from app.storage.fingerprint import Sketch
 from app.storage.limits import Limits
-from app.storage.read_csv import csv_batches
+from app.storage.read_csv import NOTES, csv_batches
 from app.storage.read_parquet import parquet_batches, value_type
 from app.storage.read_source import Snapshot
 from dpmcmc.inputs.schema import (
@@ -50,7 +50,7 @@ Format = Literal["csv", "parquet", "source"]
 Input = BinaryIO | Snapshot
 SPELLED = "spellings of no value, such as NA, are named in format.missing"
 NO_NUMBER = f"{SPELLED}; units, % and lines of units below the header are taken out"
-MAY_BE_MISSING = 'declare the column with "missing": true, or leave out notes below the table'
+MAY_BE_MISSING = f'declare the column with "missing": true, or {NOTES}'
 OWNED = "give each person a name or number, or leave these rows out"
 DECIMAL = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
 LOOKED_AT = 100  # texts of a batch that are no numbers

@@ -5,6 +5,7 @@ is written is declared or found from its first bytes (`app.storage.dialect`).
 """
 
 import itertools
+import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,8 +19,12 @@ from pyarrow import csv as arrow_csv
 from app.storage.arrow_text import texts
 from app.storage.columns import UnitColumn, check_names, holds_numbers
 from app.storage.dialect import (
+    AS_TEXT,
+    DATES_TWO_WAYS,
+    END_OF_FILE,
     SAMPLE_BYTES,
     TWO_WAYS,
+    WAYS,
     Dialect,
     Reading,
     Sample,
@@ -27,12 +32,14 @@ from app.storage.dialect import (
     encoding_of,
     number_pattern,
     sample_of,
+    without_notes,
 )
 from app.storage.errors import IngestError
 from app.storage.limits import Limits
-from app.storage.text_stream import BLOCK_BYTES, as_utf8, blocks, with_end
-from dpmcmc.inputs.schema import Column
+from app.storage.text_stream import BLOCK_BYTES, as_utf8, blocks, refuse_known, with_end
+from dpmcmc.inputs.schema import Column, DateColumn
 
+NOTES = "leave out notes below the table or declare how many lines they are, skip_last_lines"
 LOOSE_QUOTE = (
     "{} values that are not enclosed in quotes hold a quote: declare in format the sign that"
     ' encloses values, "" for none'
@@ -52,7 +59,7 @@ class _Opened:
 
 def first_rows(source: BinaryIO, declared: Dialect, limits: Limits) -> Sample:
     """Return dialect and first rows of a file, for its admin alone. Raises IngestError."""
-    return _open(source, declared, (), (), limits).sample
+    return _open(source, declared, (), (), (), limits).sample
 
 
 def _open(
@@ -60,6 +67,7 @@ def _open(
     declared: Dialect,
     names: Collection[str],
     numbers: Collection[str],
+    dates: Collection[str],
     limits: Limits,
 ) -> _Opened:
     """Return a file with its dialect detected or as declared. Raises IngestError."""
@@ -73,6 +81,7 @@ def _open(
         begun += block
         if len(begun) >= SAMPLE_BYTES:
             break
+    refuse_known(begun)
     encoding = declared.encoding or encoding_of(begun[:SAMPLE_BYTES])
     returns = _only_returns(begun, encoding)
     text = as_utf8(itertools.chain([begun], content), encoding, returns=returns)
@@ -83,7 +92,7 @@ def _open(
     known = replace(declared, compression=compression, encoding=encoding)
     beginning = head[:SAMPLE_BYTES].decode(errors="ignore")
     whole = not more and len(head) <= SAMPLE_BYTES
-    sample = sample_of(beginning, known, names, numbers, whole=whole)
+    sample = sample_of(beginning, known, names, numbers, dates, whole=whole)
     start = len(beginning[: sample.start].encode())
     return _Opened(sample, itertools.chain([head[start:], more], text))
 
@@ -100,12 +109,31 @@ class _Records:
     def __init__(self, dialect: Dialect, fields: int, limits: Limits) -> None:
         self._quote = ord(dialect.quote) if dialect.quote else -1
         self._separator = (dialect.separator or ",").encode()
-        before = self._separator[-1:] + b"\n\r" + (dialect.quote or "").encode()
+        before = self._separator[-1:] + b"\n\r=" + (dialect.quote or "").encode()
         self._before = np.frombuffer(before, np.uint8)  # of a quote that encloses a value
-        self._blank = b" \t\r\n" + self._separator
+        self._blank = b" \t\r\n" + END_OF_FILE + self._separator
         self._limits, self._fields = limits, fields
+        self._skip_last_lines = dialect.skip_last_lines
+        self._spaced = dialect.separator == " "
+        quote = re.escape(dialect.quote or "").encode()
+        quoted = b"%b[^%b]*%b|" % (quote, quote, quote) if quote else b""
+        self._spaces = re.compile(quoted + rb"^ +| +(?=\r?$)| {2,}", re.MULTILINE)
 
     def blocks(self, text: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield blocks of whole records, without what stands below them. Raises IngestError.
+
+        Between spaces that separate one alone is left.
+        """
+        block = b""
+        for following in self._whole(text):
+            if block:
+                yield self._spaces.sub(_single_space, block) if self._spaced else block
+            block = following
+        block = without_notes(block, self._skip_last_lines, self._blank, several=self._fields > 1)
+        if block:
+            yield self._spaces.sub(_single_space, block) if self._spaced else block
+
+    def _whole(self, text: Iterator[bytes]) -> Iterator[bytes]:
         """Yield blocks of whole records, without trailing blank lines. Raises IngestError."""
         held, blank = b"", b""
         for block in with_end(text):
@@ -156,7 +184,9 @@ def csv_batches(
     Numbers are written as in English, without separators. Raises IngestError.
     """
     numbers = [column.name for column in columns if holds_numbers(column)]
-    opened = _open(source, reading.dialect, [column.name for column in columns], numbers, limits)
+    dates = [column.name for column in columns if isinstance(column, DateColumn)]
+    every = [column.name for column in columns]
+    opened = _open(source, reading.dialect, every, numbers, dates, limits)
     names, dialect = opened.sample.names, opened.sample.dialect
     if not names:
         raise IngestError("empty_file", "/file", "the file has no header line")
@@ -164,7 +194,7 @@ def csv_batches(
     if dialect.row_names is None:
         raise IngestError("ambiguous_format", "/format/row_names", ROW_NAMES)
     wanted = [str(names.index(column.name)) for column in columns]
-    ragged, unclear = _Ragged(), 0
+    ragged, unclear, unclear_dates = _Ragged(), 0, 0
     for block in _Records(dialect, len(names), limits).blocks(opened.rest):
         try:
             table = _parse(block, len(names), wanted, dialect, ragged)
@@ -178,15 +208,32 @@ def csv_batches(
             for at, column in enumerate(columns):
                 if holds_numbers(column):
                     if dialect.decimal is None:
-                        unclear += _marked(arrays[at])
+                        unclear += _marked_numbers(arrays[at])
                     arrays[at] = plain(arrays[at], dialect)
-            yield pa.RecordBatch.from_arrays(arrays, [column.name for column in columns])
+                elif isinstance(column, DateColumn):
+                    if dialect.dates is None:
+                        unclear_dates += _count(pc.match_substring_regex(arrays[at], SLASHES))
+                    arrays[at] = with_points(arrays[at], dialect)
+            yield pa.RecordBatch.from_arrays(arrays, every)
     if ragged.rows:
         counted = f"{ragged.rows} rows have another number of fields than the header"
-        message = f"{counted}: leave out notes below the table, enclose values in quotes"
+        message = f"{counted}: {NOTES}, enclose values in quotes"
         raise IngestError("ragged_rows", "/file", message)
     if unclear:
         raise IngestError("ambiguous_format", "/format/decimal", f"{unclear} values: {TWO_WAYS}")
+    if unclear_dates:
+        message = f"{unclear_dates} values: {DATES_TWO_WAYS}"
+        raise IngestError("ambiguous_format", "/format/dates", message)
+
+
+def _single_space(match: re.Match[bytes]) -> bytes:
+    """Return what stands for spaces or a quoted value: one space, nothing at the ends of a line."""
+    found = match[0]
+    if found.strip(b" "):
+        return found
+    start, end = match.span()
+    before, after = match.string[max(start - 1, 0) : start], match.string[end : end + 1]
+    return b"" if before in (b"", b"\n") or after in (b"", b"\r", b"\n") else b" "
 
 
 class _Ragged:
@@ -232,6 +279,8 @@ def _parse(
 
 def _present(array: pa.Array, dialect: Dialect, column: Column | UnitColumn) -> pa.Array:
     """Return the values, with spellings of missing values as nulls."""
+    if pc.any(pc.starts_with(array, AS_TEXT)).as_py():
+        array = pc.replace_substring_regex(array, '^="(.*)"$', r"\1")
     categories = getattr(column, "categories", ())
     spellings = [spelling for spelling in dialect.missing if spelling not in categories]
     if not spellings:
@@ -240,9 +289,28 @@ def _present(array: pa.Array, dialect: Dialect, column: Column | UnitColumn) -> 
     return pc.if_else(none, pa.nulls(len(array), pa.string()), array)
 
 
-def _marked(array: pa.Array) -> int:
-    """Return the number of values with a point or a comma."""
-    return int(pc.sum(pc.match_substring_regex(array, "[0-9][.,]|[.,][0-9]")).as_py() or 0)
+def _marked_numbers(array: pa.Array) -> int:
+    """Return how many values are numbers in some dialect and have a point or a comma."""
+    marked = pc.match_substring_regex(array, "[0-9][.,]|[.,][0-9]")
+    some = "|".join(number_pattern(*way) for way in WAYS)
+    numbers = pc.match_substring_regex(pc.utf8_trim_whitespace(array), f"^(?:{some})$")
+    return _count(pc.and_(marked, numbers))
+
+
+def _count(truths: pa.Array) -> int:
+    """Return how many are true."""
+    return int(pc.sum(truths).as_py() or 0)
+
+
+SLASHES = r"^\s*([0-9]{1,2})[/-]([0-9]{1,2})[/-]([0-9]{4})"
+
+
+def with_points(array: pa.Array, dialect: Dialect) -> pa.Array:
+    """Return dates as texts with the day first and points, where slashes were and are told."""
+    if dialect.dates is None:
+        return array
+    order = r"\1.\2.\3" if dialect.dates == "dmy" else r"\2.\1.\3"
+    return pc.replace_substring_regex(array, SLASHES, order)
 
 
 def plain(array: pa.Array, dialect: Dialect) -> pa.Array:

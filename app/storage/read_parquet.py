@@ -55,7 +55,7 @@ def _batches(
     names = [column.name for column in columns]
     with _open(source, read_dictionary=text, metadata=metadata) as file:
         for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
-            yield in_order(batch, columns)
+            yield in_order(_with_texts(batch), columns)
 
 
 def columns_of_file(source: BinaryIO, limits: Limits) -> list[tuple[str, Kind]]:
@@ -77,6 +77,17 @@ def _kind(type: pa.DataType) -> Kind:
     if pa.types.is_floating(type) or pa.types.is_decimal(type):
         return "number"
     return "date" if pa.types.is_temporal(type) else "text"
+
+
+def _with_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch whose bytes are texts: some databases do not say which of the two they are."""
+    fields = [
+        field.with_type(pa.dictionary(pa.int32(), pa.string()))
+        if pa.types.is_binary(_value(field.type))
+        else field
+        for field in batch.schema
+    ]
+    return batch.cast(pa.schema(fields))
 
 
 def in_order(batch: pa.RecordBatch, columns: Sequence[Column | UnitColumn]) -> pa.RecordBatch:
@@ -139,7 +150,9 @@ def _value(type: pa.DataType) -> pa.DataType:
 
 def _is_text(type: pa.DataType) -> bool:
     """Return whether a type is text."""
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    kinds = (
+        pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_binary,
+    )  # fmt: skip
     return any(is_one(type) for is_one in kinds)
 
 

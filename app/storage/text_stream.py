@@ -2,6 +2,7 @@
 
 import codecs
 import io
+import re
 import struct
 import zipfile
 import zlib
@@ -13,7 +14,31 @@ from app.storage.errors import IngestError
 from app.storage.limits import Limits
 
 BLOCK_BYTES = 2**20
-NO_TEXT = (b"PAR1", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"7z\xbc\xaf", b"Rar!")
+NO_TEXT: tuple[tuple[bytes, str], ...] = (  # what files begin with that are no text or no table
+    (b"PAR1", "a Parquet file that is damaged or packed"),
+    (b"BZh", "a bzip2 file"),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard file"),
+    (b"\xfd7zXZ", "an xz file"),
+    (b"7z\xbc\xaf", "a 7z file"),
+    (b"Rar!", "a rar file"),
+    (b"\xd0\xcf\x11\xe0", "an older office document"),
+    (b"<stata_dta>", "a file of Stata"),
+    (b"$FL", "a file of SPSS"),
+    (b"HEADER RECORD*******", "a file of SAS"),
+    (b"\0\0\0\0\0\0\0\0\0\0\0\0\xc2\xea", "a file of SAS"),
+    (b"RDX", "a file of R"),
+    (b"X\n\0\0", "a file of R"),
+    (b"ARROW1", "an Arrow file"),
+    (b"\xff\xff\xff\xff", "an Arrow stream"),
+    (b"SQLite format 3", "a database"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"%PDF", "a PDF"),
+)
+MARKUP: tuple[tuple[str, str], ...] = (  # the same of text
+    (r"[\[{]\s*[\[{\"]", "JSON"),
+    (r"(?i)<(?:!doctype|html|\?xml|table)\b", "HTML or XML"),
+)
+TABLES = (".csv", ".tsv", ".tab")  # names of files in an archive that hold rows
 END_OF_ZIP, DIRECTORY_BYTES = b"PK\x05\x06", 2**20
 SAVE_AS_CSV = "an office document: save the sheet as CSV"
 
@@ -22,9 +47,7 @@ def blocks(
     source: BinaryIO, first: bytes, compression: Compression, limits: Limits
 ) -> Iterator[bytes]:
     """Yield decompressed bytes. first: bytes read before. Raises IngestError."""
-    if first.startswith(NO_TEXT):
-        message = "the content is no text: give CSV, alone or in a gzip or zip file, or Parquet"
-        raise IngestError("not_csv", "/file", message)
+    refuse_known(first)
     raw = _within(_raw(source, first), limits.file_bytes, "")
     kinds: dict[Compression, Callable[[], Iterator[bytes]]] = {
         "none": lambda: raw,
@@ -34,6 +57,18 @@ def blocks(
     if compression == "none":
         return raw
     return _within(kinds[compression](), limits.file_bytes, "decompressed, the content is ")
+
+
+def refuse_known(first: bytes) -> None:
+    """Refuse what is known by its first bytes to be something else than a table as text."""
+    kind = next((kind for magic, kind in NO_TEXT if first.startswith(magic)), "")
+    if first[257:262] == b"ustar":
+        kind = "a tar archive"
+    begun = first[:200].decode("latin-1").removeprefix("\xef\xbb\xbf").lstrip()
+    kind = kind or next((kind for pattern, kind in MARKUP if re.match(pattern, begun)), "")
+    if kind:
+        message = f"the content is {kind}: give CSV, alone or in a gzip or zip file, or Parquet"
+        raise IngestError("not_csv", "/file", message)
 
 
 def _raw(source: BinaryIO, first: bytes) -> Iterator[bytes]:
@@ -108,8 +143,10 @@ def _only(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     ):
         raise IngestError("not_csv", "/file", f"the content is {SAVE_AS_CSV}")
     files = [member for member in names if not member.filename.startswith("__MACOSX/")]
+    tables = [member for member in files if member.filename.lower().endswith(TABLES)]
+    files = tables if len(tables) == 1 else files  # beside what explains it
     if len(files) != 1:
-        message = f"the zip file holds {len(files)} files: pack one"
+        message = f"the zip file holds {len(files)} files, {len(tables)} of them CSV: pack one"
         raise IngestError("several_files", "/file", message)
     if files[0].flag_bits & 1:
         raise _refused("zip file has a password: pack it without")

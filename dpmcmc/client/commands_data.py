@@ -69,6 +69,12 @@ Separator = Annotated[
 Decimal = Annotated[str | None, typer.Option(help="The decimal sign, '.' or ','.")]
 Thousands = Annotated[str | None, typer.Option(help="Between groups of digits, such as '.'.")]
 Encoding = Annotated[str | None, typer.Option(help="Such as windows-1252.")]
+Dates = Annotated[
+    str | None, typer.Option(help="Of dates such as 01/02/2020: dmy, or mdy for month first.")
+]
+SkipLastLines = Annotated[
+    int | None, typer.Option(min=0, help="Lines of notes below the rows, blank ones not counted.")
+]
 NoValue = Annotated[
     list[str] | None, typer.Option("--none", help="A spelling of no value, such as NA; repeat it.")
 ]
@@ -79,6 +85,8 @@ def _format(
     decimal: str | None,
     thousands: str | None,
     encoding: str | None,
+    dates: str | None,
+    skip_last_lines: int | None,
     none: list[str] | None,
 ) -> dict[str, object]:
     """The members of format that are named."""
@@ -87,6 +95,8 @@ def _format(
         "decimal": decimal,
         "thousands": thousands,
         "encoding": encoding,
+        "dates": dates,
+        "skip_last_lines": skip_last_lines,
         "missing": none or None,
     }
     return {name: value for name, value in members.items() if value is not None}
@@ -100,11 +110,13 @@ def inspect(
     decimal: Decimal = None,
     thousands: Thousands = None,
     encoding: Encoding = None,
+    dates: Dates = None,
+    skip_last_lines: SkipLastLines = None,
     none: NoValue = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how a file is written, its columns and first rows; nothing is stored (admin)."""
-    written = _format(separator, decimal, thousands, encoding, none)
+    written = _format(separator, decimal, thousands, encoding, dates, skip_last_lines, none)
     inspection = client_of(context).inspect(file, written)
     questions = [
         f"[yellow]{escape(question['pointer'] + ': ' + question['message'])}[/]"
@@ -135,6 +147,8 @@ def schema(
     decimal: Decimal = None,
     thousands: Thousands = None,
     encoding: Encoding = None,
+    dates: Dates = None,
+    skip_last_lines: SkipLastLines = None,
     none: NoValue = None,
 ) -> None:
     """Write a schema file: of a dataset, or names and types of a file to be completed.
@@ -147,7 +161,7 @@ def schema(
     columns = [] if dataset is None else client.dataset(names.dataset(client, dataset))["columns"]
     if file is not None:
         known = {column["name"]: column for column in columns}
-        written = _format(separator, decimal, thousands, encoding, none)
+        written = _format(separator, decimal, thousands, encoding, dates, skip_last_lines, none)
         in_file = [column for column in client.inspect(file, written)["columns"] if column["name"]]
         skipped = [
             column["name"] for column in in_file if column["skip"] and column["name"] not in known
@@ -188,6 +202,8 @@ def upload(
     decimal: Decimal = None,
     thousands: Thousands = None,
     encoding: Encoding = None,
+    dates: Dates = None,
+    skip_last_lines: SkipLastLines = None,
     none: NoValue = None,
     skip: Annotated[
         list[str] | None, typer.Option(help="A column to leave out, such as an id; repeat it.")
@@ -199,7 +215,7 @@ def upload(
 ) -> None:
     """Upload a text or Parquet file with its metadata (admin)."""
     metadata_given = read(metadata)
-    written = _format(separator, decimal, thousands, encoding, none)
+    written = _format(separator, decimal, thousands, encoding, dates, skip_last_lines, none)
     if written:
         metadata_given = {**metadata_given, "format": metadata_given.get("format", {}) | written}
     if skip:

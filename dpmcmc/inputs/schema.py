@@ -53,16 +53,21 @@ _DATE = re.compile(  # a year first, a year last, a month by its name, a week, a
     rf"|\d{{1,2}}[.,]?[- ]+({_WHOLE_MONTHS})\.?",
     re.ASCII | re.IGNORECASE,
 )
-_ENGLISH = (  # as SAS, Stata and Oracle write months
-    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+_ENGLISH = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september",
+    "october", "november", "december",
 )  # fmt: skip
+_SHORT = [month[:3] for month in _ENGLISH]  # as SAS, Stata and Oracle write months
+_BY_NAME = "|".join([*_ENGLISH, *_SHORT])
 _DAY = re.compile(  # a year first, days first with points, or months by name: read in one way
     r"(?:(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"
     r"|(?P<year2>\d{4})(?P<month2>\d\d)(?P<day2>\d\d)"
     r"|(?P<day3>\d{1,2})\.(?P<month3>\d{1,2})\.(?P<year3>\d{4})"
-    rf"|(?P<day4>\d{{1,2}})(?P<sign>[- ]?)(?P<month4>{'|'.join(_ENGLISH)})(?P=sign)"
-    r"(?P<year4>\d{4}))"
-    r"(?:[T :]\d\d:?\d\d(?::?\d\d(?:[.,]\d+)?)? ?(?:Z|UTC|[+-]\d\d(?::?\d\d)?)?)?",
+    rf"|(?P<day4>\d{{1,2}})(?P<sign>[- ]?)(?P<month4>{_BY_NAME})(?P=sign)(?P<year4>\d{{4}})"
+    r"|(?P<year5>\d{4})/(?P<month5>\d{1,2})/(?P<day5>\d{1,2})"
+    rf"|(?P<month6>{_BY_NAME}) (?P<day6>\d{{1,2}}),? (?P<year6>\d{{4}}))"
+    r"(?:[T :]\d\d?:?\d\d(?::?\d\d(?:[.,]\d+)?)?"
+    r" ?(?:[AP]M ?)?(?:Z|UTC|[+-]\d\d(?::?\d\d)?)?)?",
     re.ASCII | re.IGNORECASE,
 )
 LARGEST_WHOLE = 2.0**51  # up to which every half is a double
@@ -426,7 +431,8 @@ Column = NumberColumn | DateColumn | CategoryColumn | BinaryColumn
 def day_of(value: object) -> date | None:
     """Return the date of a date, time or text; None where it is none.
 
-    Words are in ISO 8601, or days first with points: 31.1.2020.
+    Words are in ISO 8601, days first with points (31.1.2020), a year first with slashes
+    (2020/1/31), or with an English month (31JAN2020; Jan 31, 2020).
     """
     try:
         if isinstance(value, np.datetime64):
@@ -437,9 +443,9 @@ def day_of(value: object) -> date | None:
             return value
         if not isinstance(value, str) or (written := _DAY.fullmatch(value.strip())) is None:
             return None
-        parts = {name.rstrip("234"): part for name, part in written.groupdict().items() if part}
-        month = parts["month"].lower()
-        number = _ENGLISH.index(month) + 1 if month in _ENGLISH else int(month)
+        parts = {name.rstrip("23456"): part for name, part in written.groupdict().items() if part}
+        month = parts["month"].lower()[:3]
+        number = _SHORT.index(month) + 1 if month in _SHORT else int(month)
         return date(int(parts["year"]), number, int(parts["day"]))
     except ValueError:  # 2020-02-30, or not a time
         return None

@@ -108,6 +108,23 @@ def r_csv() -> bytes:
     return "\n".join([*lines, ""]).encode()
 
 
+def printed(rule: str, separator: str, edge: str = "") -> bytes:
+    """As psql and sqlcmd print a table: padded, with a rule below the header and a number below."""
+    lines = [separator.join(f"{name:^9}" for name in NAMES), rule]
+    lines += [separator.join(f"{value!s:>9}" for value in row) for row in ROWS]
+    lines = [f"{edge}{line}{edge}" for line in lines]
+    return "\n".join([*lines, f"({len(ROWS)} rows)", ""]).encode()
+
+
+def spaced() -> bytes:
+    """Columns of fixed widths, as statistical programs print them."""
+    lines = [" ".join(f"{name:<9}" for name in NAMES)]
+    for age, pay, city, cured in ROWS:
+        named = f'"{city}"'
+        lines.append(f" {age:<8} {pay:>9.2f} {named:>9} {cured:<9}")
+    return "\r\n".join([*lines, ""]).encode()
+
+
 def arrow_file(table: pa.Table) -> bytes:
     sink = io.BytesIO()
     parquet.write_table(table, sink)
@@ -165,6 +182,38 @@ EXPORTS: dict[str, Export] = {
         written(before="Table 7: persons\r\nSource: a survey; 2020\r\n\r\n", **SEMICOLON)
     ),
     "statistical office, minus": Export(written(delimiter="\t").replace(b"+", b"")),
+    "SQL client, printed": Export(printed("-" * 9 + "+" + "-" * 29, "|")),
+    "SQL client, rule in columns": Export(printed(",".join(["---"] * 4), ",")),
+    "SQL client, edges": Export(printed("|".join(["---"] * 4), "|", edge="|")),
+    "SQL client, rows affected": Export(
+        written(delimiter=";", after="\r\n(60 rows affected)\r\n")
+    ),
+    "spreadsheet, numbers as text": Export(
+        written(pay=lambda value: f'="{value:.2f}"', quoting=csv.QUOTE_NONE, quotechar=None)
+    ),
+    "DOS, end of file": Export(written(after="\x1a")),
+    "statistical program, columns of fixed widths": Export(spaced()),
+    "mainframe, carets": Export(written(delimiter="^")),
+    "mainframe, unit separators": Export(written(delimiter="\x1f")),
+    "statistical office, notes below": Export(
+        written(after="\r\nSource: the office, 2024\r\n* revised\r\n", **SEMICOLON),
+        {"format": {"skip_last_lines": 2}},
+    ),
+    "zip with a code book": Export(
+        zipped(written(), ("export/README.txt", b"hello"), ("codebook.pdf", b"%PDF"))
+    ),
+    "Parquet, texts as bytes": Export(
+        arrow_file(
+            pa.table(
+                {
+                    "age": AGE,
+                    "pay": PAY,
+                    "stadt": [city.encode() for city in CITY],
+                    "cured": [cured.encode() for cured in DONE],
+                }
+            )
+        )
+    ),
     "gzip": Export(gzip.compress(written())),
     "gzip, members": Export(gzip.compress(written()[:700]) + gzip.compress(written()[700:])),
     "zip": Export(zipped(written(**SEMICOLON))),

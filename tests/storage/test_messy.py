@@ -164,6 +164,57 @@ def test_a_bomb_is_refused_while_it_is_read(files, pack):
     assert "decompressed" in caught.value.message
 
 
+def test_the_order_of_dates_is_asked_where_none_tells_it(files):
+    content, columns = b"seen;age\n01/02/2020;1\n", parse_columns([SEEN, AGE])
+    with pytest.raises(IngestError) as caught:
+        take(files, content, columns)
+    assert (caught.value.code, caught.value.pointer) == ("ambiguous_format", "/format/dates")
+    assert take(files, content, columns, format={"dates": "dmy"}).columns["seen"].tolist() == [
+        396.0
+    ]
+    with pytest.raises(IngestError) as caught:  # in two orders
+        take(files, b"seen;age\n31/01/2020;1\n01/31/2020;1\n", columns)
+    assert caught.value.pointer == "/format/dates"
+
+
+OTHERS = {
+    "JSON": b'[{"age": 1}]',
+    "lines of JSON": b'{"age": 1}\n{"age": 2}\n',
+    "HTML": b"<!DOCTYPE html>",
+    "XML": b"\xef\xbb\xbf<?xml version='1.0'?>",
+    "Stata": b"<stata_dta><header>",
+    "SPSS": b"$FL2@(#)",
+    "SAS": b"HEADER RECORD*******LIBRARY",
+    "R": gzip.compress(b"X\n\0\0\0\3"),
+    "office": b"\xd0\xcf\x11\xe0",
+    "tar": gzip.compress(b"a" * 257 + b"ustar" + b"\0" * 250),
+    "bzip2": b"BZh9",
+    "Arrow": b"ARROW1\0\0",
+}
+
+
+@pytest.mark.parametrize(("kind", "content"), OTHERS.items(), ids=OTHERS)
+def test_files_of_other_programs_are_refused_by_name(files, kind, content):
+    with pytest.raises(IngestError) as caught:
+        take(files, content)
+    assert caught.value.code == "not_csv"
+    (_, message), *_ = caught.value.problems
+    assert kind.split()[-1] in message
+    assert "give CSV" in message
+
+
+def test_a_last_line_of_notes_is_left_out_in_any_block(files):
+    """Also where it alone is in the last block, and where a value says the same."""
+    for rows in (10, 60_000):
+        content = written()[: written().index(b"\n") + 1] + b"34,1.5,Trier,yes\n" * rows
+        for after in (b"(9 rows)\n", b"\n\n9 rows selected.\n\n"):
+            assert take(files, content + after).rows == rows
+        notes = b"\n* one, and\n\n* another\n"
+        assert take(files, content + notes, format={"skip_last_lines": 2}).rows == rows
+    one = parse_columns([{"name": "said", "type": "category", "categories": ["(9 rows)", "no"]}])
+    assert take(files, b"said\nno\n(9 rows)\n", one).rows == 2
+
+
 def archive(*names, **options):
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w", **options) as made:
@@ -268,6 +319,24 @@ TABLES = {  # content, columns, what is confirmed, values that are stored
         {"seen": [395.0, 396.0], "sex": [0, 2]}),
     "Oracle, days": ('"SEEN","seen"\n"x","31-JAN-2020"\n"x","1-feb-2020"\n', [SEEN], {},
         {"seen": [395.0, 396.0]}),
+    "spreadsheet, United States": (
+        "seen,age\n1/31/2020 1:05:00 PM,34\n2/1/2020,1\n", [SEEN, AGE], {},
+        {"seen": [395.0, 396.0], "age": [34.0, 1.0]},
+    ),
+    "spreadsheet, British": (
+        "seen;age\n31/01/2020;34\n01/02/2020 13:05;1\n", [SEEN, AGE], {}, {"seen": [395.0, 396.0]},
+    ),
+    "days in two ways": (
+        "seen;age\n02-01-2020;34\n", [SEEN, AGE], {"dates": "mdy"}, {"seen": [396.0]},
+    ),
+    "a year first": ("seen\n2020/1/31\n20200201\n", [SEEN], {}, {"seen": [395.0, 396.0]}),
+    "months in words": (
+        'seen;age\n"January 31, 2020";1\n1 February 2020;2\n', [SEEN, AGE], {},
+        {"seen": [395.0, 396.0]},
+    ),
+    "words as text": (
+        'age,sex\n="34",="f"\n1,m\n', [AGE, SEX], {}, {"age": [34.0, 1.0], "sex": [0, 1]},
+    ),
     "SQL dump": (
         "age\tsex\tseen\n34\tf\t2020-01-31 00:00:00\n\\N\tm\t2020-02-01 23:59:59.5+02\n",
         [AGE, SEX, SEEN], {"missing": ["\\N"]},
@@ -307,6 +376,10 @@ REFUSED = {
     "footnotes": (
         "age;sex\n34;f\n* revised;\n", "1 values are not finite numbers in 'age': spellings"
     ),
+    "notes": (
+        "age;sex\n34;f\nSource: an office\n", "1 rows have another number.*skip_last_lines"
+    ),
+    "an amount": ("age,sex\n34.5 EUR,f\n", "1 values are not finite numbers in 'age'"),
     "undeclared words": (
         "age,sex\n34,F\n5,M\n", "2 values are no declared category in 'sex': declare it"
     ),

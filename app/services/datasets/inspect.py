@@ -7,7 +7,17 @@ from typing import BinaryIO, Literal
 
 from app.services.context import Services
 from app.services.datasets.uploads import kind_of, refused
-from app.storage.dialect import SPELLINGS, TWO_WAYS, WAYS, Dialect, opened
+from app.storage.dialect import (
+    DATES_TWO_WAYS,
+    LONGEST_SPELLING,
+    MOST_SPELLINGS,
+    SLASHED,
+    SPELLINGS,
+    TWO_WAYS,
+    WAYS,
+    Dialect,
+    opened,
+)
 from app.storage.errors import IngestError
 from app.storage.limits import Limits
 from app.storage.read_csv import ROW_NAMES, first_rows
@@ -18,7 +28,11 @@ SHOWN_ROWS, SHOWN_CHARACTERS = 5, 100
 MANY = 20  # different texts of a column that has hardly any twice: an id, or free text
 MOSTLY = 0.75  # numbers or dates among the values of a column in which few words mean no value
 FEW = 3
-WHY = {"/format/decimal": TWO_WAYS, "/format/row_names": ROW_NAMES}
+WHY = {
+    "/format/decimal": TWO_WAYS,
+    "/format/row_names": ROW_NAMES,
+    "/format/dates": DATES_TWO_WAYS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +80,15 @@ def inspect(services: Services, file: BinaryIO, declared: Dialect) -> Inspected:
     spelled = sorted(
         said, key=lambda one: SPELLINGS.index(one) if one in SPELLINGS else len(SPELLINGS)
     )
-    dialect = replace(sample.dialect, missing=tuple(dict.fromkeys([*declared.missing, *spelled])))
+    spellings = tuple(dict.fromkeys([*declared.missing, *spelled]))[:MOST_SPELLINGS]
+    dialect = replace(sample.dialect, missing=spellings)
     unknown = set(opened(dialect))
     if "/format/thousands" not in unknown:  # no number with a mark was seen
         unknown.discard("/format/decimal")
+    dated = {at for at, column in enumerate(columns) if column.kind == "date"}
+    cells = (row[at] for row in sample.records for at in dated if at < len(row))
+    if not any(map(SLASHED.fullmatch, cells)):
+        unknown.discard("/format/dates")
     questions = tuple((place, said) for place, said in WHY.items() if place in unknown)
     rows = tuple(
         tuple(cell[:SHOWN_CHARACTERS] for cell in row) for row in sample.records[:SHOWN_ROWS]
@@ -112,7 +131,10 @@ def _own_spellings(values: Sequence[str], words: set[str], number: re.Pattern[st
         others = {word for word in words if not reads(word)}
         said = sum(1 for value in values if value in words)
         read = sum(1 for value in values if value in words and value not in others)
-        plain = not any(re.search(r"\d", word) for word in others)
+        plain = not any(
+            re.search(r"\d", word) or not word.isprintable() or len(word) > LONGEST_SPELLING
+            for word in others
+        )
         if 0 < len(others) <= FEW and plain and read >= MOSTLY * said:
             return others
     return set()

@@ -119,13 +119,17 @@ function metadata() {
   };
 }
 
+const FOUND = ["separator", "decimal", "thousands", "encoding", "dates"];
+
 // How the file is written: what is chosen, or was found and confirmed.
 function format() {
   const field = (name) => form.querySelector(`[data-f=${name}]`).value;
-  const chosen = ["separator", "decimal", "thousands", "encoding"].filter((name) => field(name));
+  const chosen = FOUND.filter((name) => field(name));
+  const notes = field("skip_last_lines").trim();
   const missing = parts(field("missing"), ",");
   return {
     ...Object.fromEntries(chosen.map((name) => [name, field(name).replace("\\t", "\t")])),
+    ...(notes && { skip_last_lines: number(notes) }),
     ...(missing.length && { missing }),
   };
 }
@@ -145,7 +149,7 @@ async function look() {
   const found = await answer.json();
   if (!answer.ok) return say([found.told, ...(found.faults || []).map((one) => one.message)].filter(Boolean));
   say(found.questions.map((one) => one.message), found);
-  for (const name of ["separator", "decimal", "thousands", "encoding"]) {
+  for (const name of FOUND) {
     const value = found.format?.[name];
     if (value) form.querySelector(`[data-f=${name}]`).value = value.replace("\t", "\\t");
   }
