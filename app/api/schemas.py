@@ -1577,8 +1577,8 @@ class RegisteredOut(Answer):
     options: dict[str, Any]
 
 
-def _event(value: Any) -> Event:
-    """One mechanism out of its JSON. What is wrong with it is told at its place."""
+def _event_of(value: Any) -> Event:
+    """Return the privacy event that JSON describes. Raises an error with the pointer into it."""
     try:
         return from_dict(value)
     except EventError as error:
@@ -1586,7 +1586,7 @@ def _event(value: Any) -> Event:
         raise PydanticCustomError("event", "{message}", context) from None
 
 
-EventIn = Annotated[Event, PlainValidator(_event, json_schema_input_type=Event)]
+EventIn = Annotated[Event, PlainValidator(_event_of, json_schema_input_type=Event)]
 
 
 class ComposeIn(Request):

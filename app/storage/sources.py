@@ -212,7 +212,7 @@ def beneath(path: str) -> str:
 
 
 def _secret(variable: str | None, file: Path | None) -> str:
-    """Return a secret from the environment or a file. Raises SourceError without names."""
+    """Return a secret from a variable or a file. Raises SourceError, which names neither."""
     try:
         secret = file.read_text(encoding="utf-8") if file else os.environ.get(variable or "", "")
     except (OSError, ValueError):

@@ -95,7 +95,7 @@ async def to_provider(request: Request, then: str = "/") -> Response:
     try:
         address, attempt = await _provider(request).begin(_ours(then))
     except Exception as error:
-        return await _no_entrance(request, error, _ours(then))
+        return await _sign_in_refused(request, error, _ours(then))
     answer = RedirectResponse(address, status_code=303)
     sessions.keep_attempt(request, answer, attempt)
     return answer
@@ -114,7 +114,7 @@ async def from_provider(request: Request) -> Response:
     try:
         made = await _provider(request).finish(cookie, query, address, LABEL, LASTS)
     except Exception as error:
-        answer = await _no_entrance(request, error, "/")
+        answer = await _sign_in_refused(request, error, "/")
     else:
         answer = page(request, "onwards.html", None, then=_ours(made.then), title="Signed in")
         sessions.keep(request, answer, str(made.key_id), made.key)
@@ -144,8 +144,8 @@ async def _entrance(request: Request, then: str, status: int = 200, **shown: str
     return page(request, "login.html", None, status, **known, **shown)
 
 
-async def _no_entrance(request: Request, error: Exception, then: str) -> HTMLResponse:
-    """The same, and why the provider let nobody in. Raises what is no answer to that."""
+async def _sign_in_refused(request: Request, error: Exception, then: str) -> HTMLResponse:
+    """Return the sign-in page with why the provider refused. Raises any other error again."""
     status, refusal = REFUSALS.get(getattr(error, "why", ""), (0, ""))
     if not status:
         raise error

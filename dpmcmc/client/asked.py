@@ -170,6 +170,7 @@ def _complete(client: Client, body: Json) -> Json:
 
 
 def _zero_to_one(column: Json) -> bool:
+    """Whether a column is a number with bounds 0 and 1, hence perhaps binary."""
     return (column["type"], column.get("lower"), column.get("upper")) == ("number", 0, 1)
 
 

@@ -250,7 +250,7 @@ def _with(before: Tokens, token: str, answer: Mapping[str, Any]) -> Tokens:
     return replace(
         before,
         token=token,
-        ends_at=time.time() + min(_life(token), _seconds(answer.get("expires_in"), USUAL_LIFE)),
+        ends_at=time.time() + min(_life(token), _positive_or(answer.get("expires_in"), USUAL_LIFE)),
         refresh_token=refresh if isinstance(refresh, str) else before.refresh_token,
     )
 
@@ -260,12 +260,13 @@ def _life(token: str) -> float:
     try:
         payload = token.split(".")[1]
         claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-        return _seconds(claims["exp"] - claims["iat"], USUAL_LIFE)
+        return _positive_or(claims["exp"] - claims["iat"], USUAL_LIFE)
     except (ValueError, LookupError, TypeError, RecursionError):
         return USUAL_LIFE
 
 
-def _seconds(value: object, usual: float) -> float:
+def _positive_or(value: object, usual: float) -> float:
+    """Return a positive finite number of seconds, or `usual` for anything else."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
         return float(value)
     return usual
@@ -365,8 +366,8 @@ def _shown(
     if not printable or _scheme(texts[2]) not in ("https", _scheme(issuer)):
         raise SignInError("the provider gave no code to sign in with.")
     show(texts[2], texts[1])
-    interval = _seconds(begun.get("interval"), INTERVAL)
-    return texts[0], interval, min(_seconds(begun.get("expires_in"), LONGEST), LONGEST)
+    interval = _positive_or(begun.get("interval"), INTERVAL)
+    return texts[0], interval, min(_positive_or(begun.get("expires_in"), LONGEST), LONGEST)
 
 
 def _polled(

@@ -50,7 +50,7 @@ def choose(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
     chosen, reasons = _chosen(facts, spec)
     if _name(chosen) not in RELEASES or RELEASES[_name(chosen)].exact:
         return chosen, reasons
-    beside = _beside(facts, spec)
+    beside = _alternatives(facts, spec)
     narrow = [filled for filled in beside if filled.modelled < CLEARLY_NARROWER * chosen.modelled]
     if narrow:
         best = min(narrow, key=lambda filled: filled.modelled)
@@ -58,10 +58,10 @@ def choose(facts: PublicFacts, spec: JobSpec) -> tuple[Filled, tuple[str, ...]]:
     return chosen, (*reasons, *map(_compared, beside))
 
 
-def _beside(facts: PublicFacts, spec: JobSpec) -> list[Filled]:
-    """Return the releases outside the planner's choice, filled in, for comparison.
+def _alternatives(facts: PublicFacts, spec: JobSpec) -> list[Filled]:
+    """Return releases that are chosen by name alone, filled in, to compare with the choice.
 
-    Those that are expected to be of use, and know all that the job asks for.
+    Of those that take this model, and whose result is expected to be usable.
     """
     if is_given(facts.design, spec.model) or facts.design.sds:
         return []

@@ -142,11 +142,11 @@ def _of_release(facts: PublicFacts, spec: JobSpec, filled: Filled, epsilon: floa
             f"draws are expected to be {filled.sd_inflation:.3g} times as wide as the posterior;"
             f" {_at(better)} they would be {WIDE_RELEASE_RATIO:g} times"
         )
-    return warnings + _cut_rows(facts, spec, filled)
+    return warnings + _clipped_rows(facts, spec, filled)
 
 
-def _cut_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
-    """Return a warning where a release clips rows by assuming normal ones, and the cost if not."""
+def _clipped_rows(facts: PublicFacts, spec: JobSpec, filled: Filled) -> list[str]:
+    """Return a warning where clip bounds suit normal rows, with the width of draws without them."""
     options, requested = filled.spec.sampler, spec.sampler
     if not isinstance(options, NoisyMeanOptions) or not isinstance(requested, NoisyMeanOptions):
         return []

@@ -170,7 +170,7 @@ def _root_term(differences: list[decimal.Decimal], j: int) -> decimal.Decimal:
 
 
 def _plain_term(noise_multiplier: float, j: int) -> decimal.Decimal:
-    """Return term j by moments alone."""
+    """Return the bound of term j of the sum over j that uses no finite differences."""
     return 2 * _moment(noise_multiplier, j)
 
 

@@ -204,7 +204,7 @@ class PenaltyMixing:
 
         def best(widths: Floats, vectors: int) -> tuple[Floats, Floats]:
             widths = np.minimum(widths, clipped_width(options, public.tempering))
-            noises = self._noises(options, public, noise_multiplier, widths)
+            noises = self._noise_ratios(options, public, noise_multiplier, widths)
             best_lengths = [
                 best_length(shape, self.guided, noise, vectors, LENGTHS) for noise in noises.T
             ]
@@ -238,8 +238,8 @@ class PenaltyMixing:
         joint = min(guess.joint_width, math.sqrt(0.5 * math.pi) * clip_width)
         return replace(guess, width=np.minimum(guess.width, clip_width), joint_width=joint)
 
-    def _noises(self, options: Any, public: PublicRows, z: float, widths: Floats) -> Floats:
-        """Return the sds of the noise on lambda, over their length, of moves of LENGTHS.
+    def _noise_ratios(self, options: Any, public: PublicRows, z: float, widths: Floats) -> Floats:
+        """Return sds of the noise on lambda of moves of LENGTHS, each divided by the length.
 
         widths: (len(LENGTHS), m) of them.
         """

@@ -259,7 +259,7 @@ def amend_in(
         raise Refusal(409, "dataset_destroyed", "The rows of this dataset were destroyed.")
     refuse_rewound(session, services, dataset_id)
     wanted = {name: value for name, value in changes.items() if name != "reason"}
-    reason, before = changes.get("reason"), _before(session, row, wanted)
+    reason, before = changes.get("reason"), _present_values(session, row, wanted)
     _raise_budget(session, caller, row, changes.get("privacy"), reason)
     stopped = _stop_closed(session, row, changes)
     if changes.get("available"):
@@ -278,7 +278,9 @@ def amend_in(
     note(session, caller, "dataset.amend", dataset_id, **details)
 
 
-def _before(session: Session, row: DatasetRow, changes: Mapping[str, Any]) -> dict[str, Any]:
+def _present_values(
+    session: Session, row: DatasetRow, changes: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the present values of the members to be changed."""
     before: dict[str, Any] = {}
     if changes.get("privacy"):

@@ -250,7 +250,7 @@ def table(
 
 def _task(session: Session, caller: Caller, job_id: UUID) -> JobRow:
     """Return the caller's succeeded task."""
-    job = _ended(session, caller, job_id)
+    job = _succeeded_job(session, caller, job_id)
     if kind_of(job.resolved).answer != "result":
         message = "This job released a chain, and no task's result."
         raise Refusal(409, "job_without_result", message)
@@ -260,15 +260,15 @@ def _task(session: Session, caller: Caller, job_id: UUID) -> JobRow:
 
 def _succeeded(session: Session, caller: Caller, job_id: UUID) -> JobRow:
     """Return the caller's succeeded job."""
-    job = _ended(session, caller, job_id)
+    job = _succeeded_job(session, caller, job_id)
     if kind_of(job.resolved).answer != "chain":
         message = "This job is a task, which releases no chain; its result is another address."
         raise Refusal(409, "job_without_chain", message)
     return job
 
 
-def _ended(session: Session, caller: Caller, job_id: UUID) -> JobRow:
-    """Return the caller's finished job."""
+def _succeeded_job(session: Session, caller: Caller, job_id: UUID) -> JobRow:
+    """Return the caller's job, which has succeeded. Raises Refusal 404 and 409."""
     job = own_job(session, caller, job_id)
     if job.status in ("queued", "running"):
         raise Refusal(409, "job_not_finished", "The job has not finished yet.")

@@ -162,7 +162,7 @@ class Walk:
         return log_density, self.unroot.T @ gradient
 
     def move(self) -> Floats:
-        """Make one trajectory of each chain. Return the probabilities of acceptance."""
+        """Make one HMC step of each chain. Return the acceptance probabilities (chains,)."""
         momentum = self.random.normals(self.z.shape)
         length = SHORTEST + int(self.random.integers(LONGEST - SHORTEST + 1, (1,))[0])
         energy = self.log_density - 0.5 * (momentum**2).sum(axis=0)
