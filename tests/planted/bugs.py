@@ -2072,7 +2072,7 @@ ATTACKED = (
     Bug(
         "results of a job that did not succeed",
         "app/services/results/fetch.py",
-        "_ended",
+        "_succeeded_job",
         'job.status != "succeeded"',
         "job.status is None",
         "tests/api/test_jobs.py"
