@@ -1,8 +1,9 @@
-"""Numbers with few digits, for those who read them."""
+"""Numbers with few digits and lines of text, for those who read them."""
 
 import decimal
 from decimal import Decimal
 
+LINE = 88  # characters of a line of text
 ROUNDING = 1e-12  # of doubles, beside the numbers that they stand for
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from dacite import DaciteError
 from numpy.typing import NDArray
 
+from dpmcmc.base.digits import LINE
 from dpmcmc.base.errors import SpecError, near
 from dpmcmc.base.floating import own_errors
 from dpmcmc.base.loading import loaded
@@ -35,7 +36,6 @@ from dpmcmc.posterior.stored import StoredRelease
 from dpmcmc.posterior.summary_table import SHOWN, Summaries, as_lines
 from dpmcmc.posterior.units import SCALES, Scale, in_units
 from dpmcmc.posterior.verdicts import (
-    LINE,
     Verdict,
     dependence_reasons,
     joined,

@@ -5,6 +5,7 @@ the constants used here.
 """
 
 import math
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dpmcmc.base.digits import LINE
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.floating import own_errors
 from dpmcmc.base.plain import plain
@@ -192,7 +194,7 @@ class BasePlan(ABC):
         """Name of the algorithm."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan(BasePlan):
     """A complete job. spec: the job with every option filled in.
 
@@ -211,6 +213,26 @@ class Plan(BasePlan):
     def algorithm(self) -> str:
         """Name of the sampler or release."""
         return self.spec.sampler.algorithm
+
+    def __str__(self) -> str:
+        """Return the job, its cost and what is expected of it, in words."""
+        model, rounds = self.spec.model, f"{self.rounds[0]:.4g} to " if self.rounds else ""
+        expected = []
+        if self.expected_width is not None:
+            expected.append(f"intervals {self.expected_width:.3g} times as wide as without privacy")
+        if self.expected_ess is not None:
+            expected.append(f"{self.expected_ess:,.0f} effective draws")
+        useful = "usable" if self.usable else "too little to be usable"
+        lines = [
+            f"plan of {model.formula}: {model.family.replace('_', ' ')}, by {self.algorithm}",
+            f"costs epsilon {rounds}{self.cost.epsilon:.4g} at delta {self.cost.delta:g}",
+            f"expected: {', '.join([*expected, useful])}",
+            *(f"warning: {warning}" for warning in self.warnings),
+            *(f"because: {reason}" for reason in self.reasons),
+        ]
+        return "\n".join(textwrap.fill(line, LINE, subsequent_indent="  ") for line in lines)
+
+    __repr__ = __str__
 
 
 def event(schema: Schema, spec: JobSpec) -> Event:

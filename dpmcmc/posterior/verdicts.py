@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.base.digits import LINE
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.posterior.breadth import Note
 from dpmcmc.posterior.diagnostics import ParameterSummary
@@ -22,7 +23,6 @@ UNMIXED = (
     "the chain has not mixed; more steps or a larger budget, or noisy_quadratic, would mend it"
 )
 LONGER = "more steps or a larger budget, or noisy_quadratic, would mend it"
-LINE = 88  # characters of a line of text
 TWICE, LEAST_LEFT = 2.0, 1e-4  # times as wide, and part of the variance that is not privacy's
 MOST_SDS_AWAY = 10.0  # sds between a chain's mean and its released starting point
 

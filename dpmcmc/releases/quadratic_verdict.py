@@ -476,7 +476,8 @@ def _notes(release: Quadratic) -> list[str]:
             " same or hardly vary: there the prior decides"
         )
     if release.gaps:
-        notes.append(f"about {release.rows:,} rows are complete, and only those are used")
+        who = "persons have rows that" if release.several_rows else "rows"
+        notes.append(f"about {release.rows:,} {who} are complete, and only those are used")
     if release.weight < NEGLIGIBLE_CUT_WEIGHT:
         notes.append(
             "outlying rows are weighted down, as in a robust regression: the mean weight of a row"

@@ -96,6 +96,12 @@ def test_six_lines_lead_to_a_posterior(kind):
     young, old = fit.predict([{"age": 20, "sex": "f"}, {"age": 88, "sex": "f"}])
     assert young.expected.q95 < 0.5 < old.expected.q05
     assert len(str(fit).splitlines()) < 40
+    planned = plan("sick ~ age + sex", schema, epsilon=2.0)
+    first, cost, *lines = repr(planned).splitlines()
+    assert first == "plan of sick ~ age + sex: logistic, by noisy_quadratic"
+    assert cost == "costs epsilon 2 at delta 1e-06"
+    assert f"{planned.expected_width:.3g} times as wide" in lines[0]
+    assert max(map(len, lines)) <= 88
     shown = fit._repr_html_()
     assert fit.verdict.sentence.partition(":")[0] in shown
     assert "<th>sex[m]</th>" in shown

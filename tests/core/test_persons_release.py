@@ -184,3 +184,5 @@ def test_missing_codes_and_empty_slots_hold_together():
     found, width = coefficients(fit, 3)
     assert np.abs((found - mean) / sd).max() < 0.3
     np.testing.assert_allclose(width / sd, 1.0, atol=0.15)
+    persons = len(np.unique(complete["patient"]))
+    assert f"about {persons:,} persons have rows that are complete" in fit.verdict.sentence

@@ -5,7 +5,7 @@ from textwrap import fill
 
 import numpy as np
 
-from dpmcmc.base.digits import rounded_up
+from dpmcmc.base.digits import LINE, rounded_up
 from dpmcmc.base.errors import SpecError
 from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, Private
@@ -17,7 +17,7 @@ from dpmcmc.inputs.spec import ModelSpec, PrivacySpec
 from dpmcmc.inputs.streamed import AnyRows, pieces
 from dpmcmc.mechanisms.counts import noise_sd, released
 from dpmcmc.planner import Cost
-from dpmcmc.posterior.verdicts import LINE, Verdict
+from dpmcmc.posterior.verdicts import Verdict
 from dpmcmc.privacy.accountant import epsilon_of_mu
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.queries import noise_share
