@@ -992,12 +992,15 @@ def test_an_admin_declares_columns_by_a_table_and_a_dataset(
 ) -> None:
     rows = tmp_path / "visits.csv"
     lines = [
-        f"{k % 28 + 1}.{k % 12 + 1}.2020,{'yes' if k % 3 else ''},{k % 50}" for k in range(400)
+        f"{k % 12 + 1}/{k % 7 + 1}/2020,{'yes' if k % 3 else ''},{k % 50}" for k in range(400)
     ]
-    rows.write_text("seen,ill,dose\n" + "\n".join(lines) + "\n")
+    rows.write_text("seen,ill,dose\n" + "\n".join(lines) + "\n\nSource: an office\n")
     columns = uploading(page, service, rows, "visits by table")
     page.get_by_role("button", name="Look at the file").click()
     expect(columns).to_have_count(3)
+    expect(page.locator("#looked")).to_contain_text("dates such as 01/02/2020")
+    page.get_by_label("Dates such as 01/02/2020").select_option("month first")
+    page.get_by_label("Lines of notes below the rows").fill("1")
     assert columns.nth(0).get_by_label("Type").input_value() == "date"
     pasted = page.get_by_label("Pasted from a spreadsheet")
     pasted.fill(DECLARED + "seen\tdate\t2020-01-01\tsoon\t\t\tfirst visit\n")
