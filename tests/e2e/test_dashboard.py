@@ -991,9 +991,7 @@ def test_an_admin_declares_columns_by_a_table_and_a_dataset(
     page: Page, service: Service, tmp_path: Path
 ) -> None:
     rows = tmp_path / "visits.csv"
-    lines = [
-        f"{k % 12 + 1}/{k % 7 + 1}/2020,{'yes' if k % 3 else ''},{k % 50}" for k in range(400)
-    ]
+    lines = [f"{k % 12 + 1}/{k % 7 + 1}/2020,{'yes' if k % 3 else ''},{k % 50}" for k in range(400)]
     rows.write_text("seen,ill,dose\n" + "\n".join(lines) + "\n\nSource: an office\n")
     columns = uploading(page, service, rows, "visits by table")
     page.get_by_role("button", name="Look at the file").click()
