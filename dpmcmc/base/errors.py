@@ -17,7 +17,8 @@ def near(name: str, known: Iterable[str]) -> str:
     ]
     if lookalikes:
         return f"; {lookalikes[0]!r} looks alike and has other characters: it is {lookalikes[0]!a}"
-    close = difflib.get_close_matches(str(name), known_names, n=1)
+    close = [each for each in known_names if str(each).casefold() == str(name).casefold()]
+    close = close or difflib.get_close_matches(str(name), known_names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

@@ -374,12 +374,13 @@ def modelled(schema: Schema, formula: object, family: str | None, prior: Prior) 
     if named is not None:
         return ModelSpec(family=named, formula=formula, prior=prior)
     response = formula.partition("~")[0].strip()
-    if response:
-        token = parse(formula, tuple(column.name for column in schema.columns)).response
-        variable = None if token is None else response_variable(schema, token)
-        if variable is not None and variable.source is not None:
-            return ModelSpec(family="linear", formula=formula, prior=prior)
-        response = response if variable is None else variable.columns[0]
+    if not response:
+        raise SpecError("/model/family", "is needed where a formula has no response: y ~ x has one")
+    token = parse(formula, tuple(column.name for column in schema.columns)).response
+    variable = None if token is None else response_variable(schema, token)
+    if variable is not None and variable.source is not None:
+        return ModelSpec(family="linear", formula=formula, prior=prior)
+    response = response if variable is None else variable.columns[0]
     for column in schema.columns:
         if column.name == response:
             if zero_to_one(column):

@@ -60,6 +60,23 @@ NOT_AVAILABLE = {
     "f": "write rw({0}) for a random walk, s({0}) for a curve, (1 | {0}) for groups",
     "mo": "monotonic effects are not available: write C({0}), or s({0}) where it is a number",
     "ordered": "declare the categories in their order, and write {}",
+    **dict.fromkeys(("re", "Error"), "write (1 | {}) for effects of groups"),
+    "strata": "write {0} for a level of each category, or (1 | {0}) for effects of groups",
+    "cluster": "whose rows belong together is declared by the schema: its privacy_unit",
+    "interaction": "write {}:h for categories crossed",
+    "mi": "missing values are left out: declare missing codes of {0}, and write {0}",
+    "me": "columns measured with error have no model: write {}",
+    "se": "known errors have no model: weights={} beside a formula multiply a likelihood",
+    **dict.fromkeys(("rate", "exposure"), "write + offset(log({})) on the right side"),
+    **dict.fromkeys(("mvbind", "mvbrmsformula"), "a model has one response: fit one for each"),
+    "rcs": "write cr({}, df=4)",
+    **dict.fromkeys(("pspline", "lo", "loess"), "write s({})"),
+    **dict.fromkeys(
+        ("pmax", "pmin", "hinge"), "write bs({}, knots=(...), degree=1) for a line with bends"
+    ),
+    **dict.fromkeys(
+        ("as_integer", "round", "floor"), "compute it before the upload, or declare categories"
+    ),
     "pow": "write I({}^2)",
     **dict.fromkeys(("gr", "mm"), "write (1 | {})"),
     **dict.fromkeys(("cs", "cc"), "write cr({}, df=4)"),

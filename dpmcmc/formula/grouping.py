@@ -140,7 +140,9 @@ def grouping_of(
     """
     if not groups:
         return None
+    groups = _unrelated(groups)
     effect, bar, name, outer = _nested(groups)
+    _check_slope_is_a_number(schema, effect, name)
     slope = _slope_of(effect, bar, name, numbers, groups)
     if slope and outer:
         message = f"slopes differ by groups of one kind: write ({effect} {bar} {name})"
@@ -178,6 +180,29 @@ def _joined_names(columns: Sequence[BinaryColumn | CategoryColumn]) -> tuple[str
 def _plain(name: str) -> str:
     """Return what stands behind a bar with a letter for each name in backticks."""
     return re.sub(r"`[^`]*`", "c", name)
+
+
+def _unrelated(groups: tuple[tuple[str, str, str], ...]) -> tuple[tuple[str, str, str], ...]:
+    """Return (x || g) for (1 | g) + (0 + x | g), which is the same; other groups as they are."""
+    if len(groups) != 2 or crossed(groups[0][2]) != crossed(groups[1][2]):
+        return groups
+    effects = sorted((effect for effect, *_ in groups), key=lambda effect: effect != "1")
+    slope = re.fullmatch(r"0\s*\+\s*(.+)|(.+?)\s*-\s*1|(.+?)\s*\+\s*0", effects[1])
+    if effects[0] != "1" or slope is None:
+        return groups
+    return ((next(filter(None, slope.groups())), "||", groups[0][2]),)
+
+
+def _check_slope_is_a_number(schema: Schema, effect: str, name: str) -> None:
+    """Raise SpecError where what stands before a bar is a column of categories."""
+    for part in effect.split("+"):
+        for column in schema.columns:
+            if column.name == unwritten(part.strip()) and not isinstance(column, NumberColumn):
+                message = (
+                    f"({effect} | {name}): {column.name!r} is no number: write {part.strip()}"
+                    f" + (1 | {name}:{part.strip()}) for an effect of each of its categories"
+                )
+                raise SpecError(POINTER, message)
 
 
 def _nested(groups: tuple[tuple[str, str, str], ...]) -> tuple[str, str, str, int]:

@@ -25,11 +25,13 @@ _WORDS = re.compile(
 _DOTS = re.compile(rf"{_WORDS.pattern}|\.")
 _OTHERS = re.compile(r"[\w\s~+\-*:/^().,=\[\]]*")  # all that is in a formula beside them
 _FOLLOWED = re.compile(r"\s*(?:\(|=(?!=))")  # the name of a function, or of an option
+_BRMS = re.compile(r"\s*(?:bf|brmsformula|lf|mvbf)\s*\(")
 _PART = r"((?:`[^`]*`|\([^()|`]*\)|[^()|`])*)"
 _GROUPED = re.compile(
     rf"(\+)?\s*\(\s*{_PART}(\|{{1,2}}){_PART}\)(?(1)|\s*\+?)"
 )  # (1 | ward), and the sign before it, or else behind it
 _UNQUOTED = r"(?=(?:[^`]*`[^`]*`)*[^`]*$)"  # behind a sign that is in no name
+_PACKAGES = re.compile(rf"\b(?:base|brms|lme4|mgcv|rms|splines|stats|survival)::{_UNQUOTED}")
 _COLON, _SLASH = re.compile(f":{_UNQUOTED}"), re.compile(f"/{_UNQUOTED}")
 _PARTS = ("L", "M", "N")  # Unicode categories of what a name consists of
 _JOINERS = "_.\u200c\u200d"
@@ -37,6 +39,9 @@ _JOINERS = "_.\u200c\u200d"
 SPELLINGS = {
     **dict.fromkeys(("factor", "as.factor", "relevel"), "C"),
     "Surv": "surv",
+    **dict.fromkeys(("as.numeric", "as.double"), "I"),
+    "as.integer": "as_integer",
+    "as.ordered": "ordered",
     **{
         f"{module}.{name}": name
         for module in ("np", "numpy")
@@ -159,8 +164,10 @@ def parse(formula: str, columns: tuple[str, ...] = ()) -> Parsed:
         raise SpecError(POINTER, REMEDY)
     if len(formula) > MAX_LENGTH:
         raise SpecError(POINTER, f"longer than {MAX_LENGTH} characters")
-    formula, groups = _without_groups(formula)
+    formula, groups = _without_groups(_PACKAGES.sub("", formula))
     _check_form(formula)
+    if not formula.partition("~")[2].strip():
+        raise SpecError(POINTER, f"nothing stands behind ~: {CONSTANT}")
     parts = [part for *_, name in groups for part in slashed(name)]
     taken = {unwritten(column) for part in parts for column in crossed(part)}
     others = tuple(column for column in columns if column not in taken)
@@ -173,14 +180,15 @@ def parse(formula: str, columns: tuple[str, ...] = ()) -> Parsed:
         if beside is not None:
             raise SpecError(POINTER, REMEDY)
         return Parsed(None, _remaining_terms(sides["root"], "root", python_text, names))
-    if set(sides) != {"lhs", "rhs"} or len(sides["lhs"]) != 1:
+    if set(sides) != {"lhs", "rhs"}:
         raise SpecError(POINTER, REMEDY)
-    response = _terms(sides["lhs"], names)[0]
+    response = _terms(sides["lhs"], names)[0] if len(sides["lhs"]) == 1 else ()
     if len(response) != 1:
-        raise SpecError(POINTER, "the response must be one column")
-    return Parsed(
-        response[0], _remaining_terms(sides["rhs"], "rhs", python_text, names), groups, beside
-    )
+        raise SpecError(POINTER, ONE_RESPONSE)
+    terms = _remaining_terms(sides["rhs"], "rhs", python_text, names)
+    if not terms and not groups:
+        raise SpecError(POINTER, f"it has no terms: {CONSTANT}")
+    return Parsed(response[0], terms, groups, beside)
 
 
 def _without_groups(formula: str) -> tuple[str, tuple[tuple[str, str, str], ...]]:
@@ -265,11 +273,17 @@ _ALLOWED = (
 )
 
 
+CONSTANT = "write y ~ 1 for the mean of all rows"
+ONE_RESPONSE = (
+    "the response must be one column: write I(...) for arithmetic, cases | trials(n) for cases"
+    " among trials"
+)
 TRIALS = "on the left side | is followed by trials(n): write cases | trials(n), family binomial"
 _COMPARED = "comparisons are not available: declare a column of categories"
 # signs of other software, and what to write here
 _REFUSED = {
-    "|": "effects of groups are written (1 | g), as a term of their own",
+    "|": "effects of groups are written (1 | g), as a term of their own; both parts of a model have"
+    " the same columns: write x + z in place of x | z",
     "%c%": "a %in% b is written a:b",  # words are c there
     "<": _COMPARED,
     ">": _COMPARED,
@@ -286,6 +300,16 @@ def _check_form(formula: str) -> None:
     if left.count("|") > 1:
         raise SpecError(POINTER, TRIALS)
     remainder = left.replace("|", "") + tilde + right
+    if _BRMS.match(formula):
+        raise SpecError(POINTER, "write the formula alone, and its family beside it")
+    if remainder.count("~") > 1:
+        raise SpecError(POINTER, "a model has one formula, of the mean: others have no columns")
+    if re.search(r"\|\s*\w*\s*\|", right):
+        message = "a model has one response, and its groups one bar or two: write (1 | g)"
+        raise SpecError(POINTER, message)
+    if "==" in left and re.match(r"\s*[sS]urv\b", formula):
+        message = "write surv(time, event), whose event is the second declared category, or 1"
+        raise SpecError(POINTER, message)
     for sign, remedy in _REFUSED.items():
         if sign in remainder:
             raise SpecError(POINTER, remedy)

@@ -36,6 +36,10 @@ def offset_of(schema: Schema, token: Token) -> Variable:
 
 def response_variable(schema: Schema, token: Token) -> Variable:
     """Return the response: a column, or arithmetic on columns. Raises SpecError on others."""
+    if token.call and token.text.startswith("mo("):
+        inside = token.text[3:].rstrip(") ")
+        message = f"{token.text}: write {inside} on the left side, family ordinal"
+        raise SpecError(POINTER, message)
     answer = _variable(schema, token)
     same = bool(answer.categories) and not answer.reference  # such as factor(y)
     computed = answer.source is not None or same
@@ -53,6 +57,10 @@ def of_response(
         time, event = _pair(call)
         return response_variable(schema, time), "event", _variable(schema, event)
     if call is not None and call.name == "cbind" and beside is None:
+        all_trials = _trials_less_cases(call)
+        if all_trials is not None:
+            cases = call.tokens()[0]
+            return response_variable(schema, cases), "trials", _variable(schema, all_trials)
         token, others = _pair(call)
         if token.call or others.call:
             raise call.refuse(f"give two columns: {LEFT['cbind']}")
@@ -74,11 +82,32 @@ _PAIRED = ("surv(", "cbind(")
 
 
 def _pair(call: Call) -> tuple[Token, Token]:
-    """Return the two arguments of a call. Raises SpecError."""
-    if len(call.arguments) != 2 or call.options:
+    """Return the two arguments of a call. Raises SpecError.
+
+    Those of surv may have their names, time and event.
+    """
+    named = [key for key in ("time", "event") if call.name == "surv" and key in call.options]
+    given = [*call.arguments, *(call.options[key] for key in named)]
+    if len(given) != 2 or len(named) < len(call.options) or named == ["time"]:
         raise call.refuse(f"write {LEFT[call.name]}")
-    first, second = call.tokens()
+    first, second = replace(call, arguments=tuple(given)).tokens()
     return first, second
+
+
+def _trials_less_cases(call: Call) -> Token | None:
+    """Return the column n of cbind(k, n - k), as R's glm takes cases among trials; else None."""
+    if len(call.arguments) != 2 or call.options:
+        return None
+    cases, others = call.arguments
+    if isinstance(others, ast.Call) and isinstance(others.func, ast.Name) and others.args:
+        name = call.names.get(others.func.id, others.func.id)
+        others = others.args[0] if name == "I" else others
+    if not (isinstance(others, ast.BinOp) and isinstance(others.op, ast.Sub)):
+        return None
+    trials, taken = call.column(others.left), call.column(others.right)
+    if trials is None or taken is None or taken != call.column(cases):
+        return None
+    return Token(trials, False)
 
 
 def expanded_powers(terms: list[Term]) -> list[Term]:
@@ -142,7 +171,8 @@ def _categories(schema: Schema, call: Call) -> Variable:
         raise call.refuse(f"{TREATMENT}; there are no other contrasts")
     column = column_of(schema, name)
     if isinstance(column, NumberColumn):
-        raise SpecError(POINTER, f"C() needs a column of categories, {column.name!r} is a number")
+        message = f"C() needs a column of categories, {column.name!r} is a number: write"
+        raise SpecError(POINTER, f"{message} {written(column.name)}, or declare its categories")
     variable, reference = _plain(column), _reference(call, references)
     if reference is None:
         return variable

@@ -36,10 +36,12 @@ PUBLISHED: dict[str, tuple[str, dict[str, str]]] = {
 
 # other software's name of a family -> its name here
 FAMILIES = {
-    **dict.fromkeys(("gaussian", "normal"), "linear"),
+    **dict.fromkeys(("gaussian", "normal", "ols", "lm"), "linear"),
     **dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic"),
     **dict.fromkeys(("student", "t", "studentt"), "student_t"),
-    **dict.fromkeys(("negbinomial", "negativebinomial", "nbinom", "nb"), "negative_binomial"),
+    **dict.fromkeys(
+        ("negbinomial", "negativebinomial", "nbinom", "nb", "glmnb"), "negative_binomial"
+    ),
     **dict.fromkeys(("categorical", "multinomiallogit"), "multinomial"),
     **dict.fromkeys(("hurdle", "hurdlepoisson", "zeroalteredpoisson", "zap"), "hurdle_poisson"),
     **dict.fromkeys(("cumulative", "polr", "proportionalodds", "orderedlogistic"), "ordinal"),
@@ -61,14 +63,62 @@ FAMILIES = {
 
 
 # other software's names of families that are none here -> what to write
-REFUSED = dict.fromkeys(
-    ("zeroinflatedpoisson", "zeroinfl", "zip"),
-    "mixes zeros of two kinds, which no row tells apart, so that its likelihood may have several"
-    " modes: write family hurdle_poisson, which has a model of all zeros and one of counts above 0",
-)
+REFUSED = {
+    **dict.fromkeys(
+        ("zeroinflatedpoisson", "zeroinfl", "zip", "zeroinflatednegbinomial", "zinb"),
+        "mixes zeros of two kinds, which no row tells apart, so that its likelihood may have"
+        " several modes: write family hurdle_poisson, which has a model of all zeros and one of"
+        " counts above 0",
+    ),
+    **dict.fromkeys(
+        ("hurdlenegbinomial", "hurdlenegativebinomial"),
+        "is not available: write family hurdle_poisson, whose verdict says how much counts above 0"
+        " vary more, or negative_binomial",
+    ),
+    **dict.fromkeys(
+        ("lognormal", "loglinear"), "is not available: write log(y) ~ x, family linear"
+    ),
+    **dict.fromkeys(
+        ("cox", "coxph", "phreg"),
+        "leaves its hazard open, which takes an order of all times: write family exponential or"
+        " weibull, whose coefficients are of hazards as well",
+    ),
+    "quasipoisson": "is no likelihood: write family poisson, whose intervals are wider by as much"
+    " as counts vary more, or negative_binomial",
+    "quasibinomial": "is no likelihood: write family binomial, whose intervals are wider by as much"
+    " as cases vary more",
+    "betabinomial": "is not available: write family binomial, whose intervals are wider by as much"
+    " as cases vary more",
+    **dict.fromkeys(
+        ("zeroinflatedbeta", "zerooneinflatedbeta", "zoib"),
+        "is not available: write family beta, with 0 and 1 as missing codes, and family logistic"
+        " for whether a share is one of these",
+    ),
+    **dict.fromkeys(
+        ("tweedie", "inversegaussian", "invgauss"),
+        "is not available: write family gamma, of numbers above 0",
+    ),
+    **dict.fromkeys(
+        ("skewnormal", "asymlaplace", "laplace", "rlm"),
+        "is not available: write family student_t, whose residuals have long tails",
+    ),
+    **dict.fromkeys(
+        ("sratio", "cratio", "acat"), "is not available: write family ordinal, proportional odds"
+    ),
+    "probit": "is not available: write family logistic, whose link is the logit",
+}
+# links of families, where they may be written: Gamma(link="log")
+_LINKS = {
+    **dict.fromkeys(("linear", "student_t"), "identity"),
+    **dict.fromkeys(("logistic", "binomial", "multinomial", "ordinal", "beta"), "logit"),
+    **dict.fromkeys(
+        ("poisson", "negative_binomial", "hurdle_poisson", "gamma", "weibull", "exponential"), "log"
+    ),
+}
+_CALLED = re.compile(r"\s*([\w. -]+?)\s*\(\s*(?:link\s*=\s*)?(['\"]?)(\w*)\2\s*\)\s*")
 TRIALS = "binomial"
 _GROUPED = re.compile(r"[^~]*\||\s*cbind\s*\([^~]*~")
-_SURVIVAL = re.compile(r"\s*[sS]urv\s*\([^~]*~")
+_SURVIVAL = re.compile(r"\s*(?:survival::)?[sS]urv\s*\([^~]*~")
 
 
 def _plain(name: str) -> str:
@@ -95,10 +145,18 @@ def method_of(name: str) -> str:
 def family_of(name: str, formula: object = "") -> str:
     """Return the family that R, brms, statsmodels or PyMC call so, or the name.
 
-    Case, hyphens and spaces do not matter. formula: whose left side tells counts of trials from
-    rows of one trial each, which have the same name elsewhere. Raises SpecError where a family of
-    this name is none here, with what to write.
+    Case, hyphens and spaces do not matter. A call such as Gamma(link="log") is its family. formula:
+    whose left side tells counts of trials from rows of one trial each, which have the same name
+    elsewhere. Raises SpecError where a family of this name, or one with this link, is none here,
+    with what to write.
     """
+    if called := _CALLED.fullmatch(name):
+        family, link = family_of(called[1], formula), called[3].casefold()
+        known = _LINKS.get(family)
+        if link and known and link != known:
+            message = f"{name}: {family} has the link {known!r} alone: write {family}"
+            raise SpecError("/model/family", message)
+        return family if known else name
     if _plain(name) in REFUSED:
         raise SpecError("/model/family", f"{name} {REFUSED[_plain(name)]}")
     if _plain(name) == TRIALS and isinstance(formula, str) and _GROUPED.match(formula):

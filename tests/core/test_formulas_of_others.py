@@ -72,6 +72,14 @@ SAME = [
     ("y ~ . - g - ill", "y ~ x + `body mass`"),
     ("y ~ . + x:g", "y ~ x + `body mass` + g + ill + x:g"),
     ("y ~ (.)^2 - x:ill", "y ~ (x + `body mass` + g + ill)**2 - x:ill"),
+    ("y ~ splines::ns(x, df=4)", "y ~ ns(x, df=4)"),
+    ("y ~ as.numeric(x)", "y ~ I(x)"),
+    ("y ~ x + (1 | g) + (0 + x | g)", "y ~ x + (x || g)"),
+    ("y ~ x + (x - 1 | g) + (1 | g)", "y ~ x + (x || g)"),
+    ("cbind(y, x - y) ~ g", "y | trials(x) ~ g"),
+    ("cbind(y, I(x - y)) ~ g", "y | trials(x) ~ g"),
+    ("Surv(x, event=ill) ~ g", "surv(x, ill) ~ g"),
+    ("survival::Surv(time=x, event=ill) ~ g", "surv(x, ill) ~ g"),
 ]
 
 
@@ -120,6 +128,38 @@ def test_natural_splines_have_the_span_of_cr():
         ("y ~ x %in% g", "a:b"),
         ("y ~ I(x > 2)", "declare a column of categories"),
         ("y ~ data$x", "without the name of a table"),
+        ("y ~ X", "did you mean 'x'?"),
+        ("y ~", "write y ~ 1"),
+        ("y ~ 0", "write y ~ 1"),
+        ("y + x ~ g", "write I(...) for arithmetic"),
+        ("y / x ~ g", "cases | trials(n)"),
+        ("bf(y ~ x)", "write the formula alone"),
+        ("y ~ x, sigma ~ x", "one formula"),
+        ("y ~ x + (1 | ID | g)", "write (1 | g)"),
+        ("y ~ x | g", "both parts of a model have the same columns"),
+        ("y ~ x + (g | ill)", "write g + (1 | ill:g)"),
+        ("y ~ x + (1 | g) + (1 | ill)", "write C(h)"),
+        ("y ~ s(g, bs='re')", "(1 | g) an effect of groups"),
+        ("y ~ re(g)", "write (1 | g)"),
+        ("y ~ Error(g)", "write (1 | g)"),
+        ("y ~ cluster(g)", "privacy_unit"),
+        ("y ~ strata(g)", "write g"),
+        ("y ~ interaction(g, ill)", "write g:h"),
+        ("y ~ mi(x)", "missing codes"),
+        ("y ~ me(x, 0.1)", "measured with error"),
+        ("y | se(x) ~ g", "weights"),
+        ("y | rate(x) ~ g", "offset(log(x))"),
+        ("y ~ exposure(x)", "offset(log(x))"),
+        ("mvbind(y, x) ~ g", "one response"),
+        ("y ~ rcs(x, 4)", "write cr(x, df=4)"),
+        ("y ~ pspline(x)", "write s(x)"),
+        ("y ~ lo(x)", "write s(x)"),
+        ("y ~ pmax(x, 0)", "bs(x, knots=(...), degree=1)"),
+        ("y ~ as.integer(x)", "compute it before the upload"),
+        ("mo(y) ~ x", "write y on the left side, family ordinal"),
+        ("ordered(g) ~ x", "write g"),
+        ("Surv(x, ill == 'yes') ~ g", "write surv(time, event)"),
+        ("C(y) ~ x", "write y"),
         ("y ~ Q('mass')", "no column 'mass'"),
         (". ~ x", "cannot be parsed"),
     ],
@@ -173,12 +213,46 @@ FAMILIES = [
     ("categorical", "multinomial"),
     ("gaussian_mean", "gaussian_mean"),
     ("beta", "beta"),
+    ("OLS", "linear"),
+    ("lm", "linear"),
+    ("Gamma(link='log')", "gamma"),
+    ('Gamma(link = "log")', "gamma"),
+    ("binomial(logit)", "logistic"),
+    ("poisson()", "poisson"),
+    ("glm.nb", "negative_binomial"),
 ]
 
 
 @pytest.mark.parametrize(("theirs", "ours"), FAMILIES)
 def test_families_have_the_names_of_other_software(theirs, ours):
     assert ModelSpec(family=theirs, formula="y ~ x").family == ours
+
+
+@pytest.mark.parametrize(
+    ("theirs", "remedy"),
+    [
+        ("lognormal", "log(y) ~"),
+        ("coxph", "exponential or weibull"),
+        ("quasipoisson", "negative_binomial"),
+        ("quasibinomial", "binomial"),
+        ("probit", "logistic"),
+        ("binomial(link='probit')", "logit"),
+        ("Gamma(link='inverse')", "log"),
+        ("zero_inflated_negbinomial", "hurdle_poisson"),
+        ("hurdle_negbinomial", "hurdle_poisson"),
+        ("zero_inflated_beta", "beta"),
+        ("beta_binomial", "binomial"),
+        ("tweedie", "gamma"),
+        ("inverse.gaussian", "gamma"),
+        ("skew_normal", "student_t"),
+        ("sratio", "ordinal"),
+    ],
+)
+def test_families_that_are_none_here_are_refused_with_what_to_write(theirs, remedy):
+    with pytest.raises(SpecError) as refused:
+        ModelSpec(family=theirs, formula="y ~ x")
+    assert refused.value.pointer == "/model/family"
+    assert remedy in str(refused.value)
 
 
 def test_a_plan_is_one_line():

@@ -55,7 +55,7 @@ def coded(**codes):
 
 
 MISTAKES = {
-    "a family that is none": (lambda: fit(family="cox"), "one of logistic, linear"),
+    "a family that is none": (lambda: fit(family="kernel"), "one of logistic, linear"),
     "a family with a typo": (lambda: fit(family="logistik"), "did you mean 'logistic'"),
     "a column with a typo": (lambda: fit("cured ~ does"), "did you mean 'dose'"),
     "a response with a typo": (lambda: fit("curd ~ dose"), "did you mean 'cured'"),
@@ -107,7 +107,7 @@ MISTAKES = {
     "an open bracket": (lambda: fit("cured ~ (dose"), "cannot be parsed"),
     "a logarithm of 0": (lambda: fit("cured ~ log(dose)"), "must be above 0"),
     "no formula": (lambda: fit(""), 'such as "y ~ age + sex"'),
-    "no response": (lambda: fit("~ dose"), "no declared column"),
+    "no response": (lambda: fit("~ dose"), "y ~ x has one"),
     "a degree too high": (lambda: fit("cured ~ poly(dose, 100)"), "from 1 to 10"),
     "a prior of no parameter": (
         lambda: fit(prior={"does": NormalPrior(scale=1)}),
