@@ -64,6 +64,9 @@ def _pulls(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats,
     if not actual.conflict:
         return np.zeros(p), precision**-0.5
     wide = _Held(release, mean, _roomy(release, precision), numbers)
+    if wide.conflict:  # noise turns directions of narrow columns, which then hold others back
+        alone = _roomy(release, precision, together=False)
+        wide = _Held(release, mean, alone, numbers)
     moved = np.abs(actual.place - wide.place) / actual.sds
     pulls = np.where(numbers & (moved > MAX_PULL) & (not wide.conflict), moved, 0.0)
     return pulls, np.maximum(WIDE_ENOUGH * np.abs(wide.place - mean), precision**-0.5)
@@ -99,18 +102,20 @@ class _Held:
         self.conflict = bool((far & (apart * np.sqrt(values) > MAX_PULL)).any())
 
 
-def _roomy(release: Quadratic, precision: Floats) -> Floats:
+def _roomy(release: Quadratic, precision: Floats, *, together: bool = True) -> Floats:
     """Return a wider prior's precision (p, p), scaled by the columns' spread, not their bounds.
 
     In each direction of the columns together, since powers of a column that fills little of its
-    bounds are narrow only together. One that is narrower than the noise looks wider than it is: it
-    is taken to be as narrow as noise leaves open. An intercept is that of the middle of all bounds,
-    which effects take far away. Coefficients of categories do not hang on bounds.
+    bounds are narrow only together; or of each column alone. One that is narrower than the noise
+    looks wider than it is: it is taken to be as narrow as noise leaves open. An intercept is that
+    of the middle of all bounds, which effects take far away. Coefficients of categories do not hang
+    on bounds.
     """
     middle, spread, noise = _columns(release)
     d, loose = len(middle), _numbers(release)
     loose[0] &= not typical(release.moments()[0])[1]
-    values, vectors = np.linalg.eigh(spread[np.ix_(loose, loose)])
+    inside = spread[np.ix_(loose, loose)]
+    values, vectors = np.linalg.eigh(inside if together else np.diag(np.diag(inside)))
     part = np.clip(values - CLEAR_SDS * noise, LEAST_SQUARE, USUAL_SD**2) / USUAL_SD**2
     wider = np.eye(d)
     wider[np.ix_(loose, loose)] = (vectors / np.sqrt(part)) @ vectors.T

@@ -64,6 +64,27 @@ def test_a_default_prior_that_bounds_make_too_narrow_is_told_and_mended(family, 
     assert mended >= (2 if family == "poisson" else 3)
 
 
+def two_numbers(seed):
+    """A result whose bounds of x are 200 times wider than its rows, those of z 3 of its sds."""
+    rng = np.random.default_rng(seed)
+    x, z = np.clip(rng.normal(size=(2, ROWS)), -3, 3)
+    y = (rng.random(ROWS) < expit(0.5 * x - 0.4 * z)).astype(int)
+    columns = (
+        NumberColumn(name="x", lower=-600, upper=600),
+        NumberColumn(name="z", lower=-3, upper=3),
+        BinaryColumn(name="y", categories=("0", "1")),
+    )
+    return sample(
+        "y ~ x + z", {"x": x, "z": z, "y": y}, Schema(columns=columns, rows=ROWS), epsilon=1.0,
+        delta=1e-6, random=Seeded(seed), accept_low_quality=True,
+    )  # fmt: skip
+
+
+def test_noise_between_columns_hides_no_conflict():
+    """It turns the direction of a column that it hides, whose prior then holds another one back."""
+    assert [two_numbers(seed).verdict.status for seed in range(12)] == ["unreliable"] * 12
+
+
 @pytest.mark.parametrize("family", ["linear", "logistic", "poisson"])
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_priors_near_what_the_rows_say_are_left_alone(family, epsilon):
