@@ -40,7 +40,7 @@ CLEAR = 2.0  # sds of noise, below which a count is taken from the one before
 FALLS = 3.0  # a count that noise hides falls with this power of the length
 ONE_SIDED, ONE_SIDED_CELL = 0.5, 0.25  # part of what is cut off that points the same way
 LARGEST_MOVE = 2.5  # of an effect in one step, where a likelihood is not quadratic
-SETTLED = 2  # times that variances of predictors are found again after a step
+SETTLED = 3  # times that variances of predictors are found again after a step
 LEAST_SPREAD, MOST_SPREAD = 1e-9, 1.5  # sd of predictors, that slopes and means are averaged over
 LEAST_WEIGHT, MOST_WEIGHT = 0.02, 50.0  # of a row's usual slope, times that at the start
 
@@ -132,6 +132,7 @@ class Place:
     and the covariate t of slopes. root: (d, d): coefficients are moved by root @ u. unit: root of
     the usual slope of a row. scale: of residuals. spread: (g,) posterior sds of the predictor of a
     usual row of each group, over which slopes and means are averaged; 0 where nothing is known.
+    told: (g,) precisions of these predictors by released numbers, without the prior of effects.
     """
 
     coefficients: Floats
@@ -140,6 +141,7 @@ class Place:
     unit: float
     scale: float
     spread: Floats
+    told: Floats
 
     @property
     def own(self) -> float:
@@ -175,7 +177,8 @@ def begun(first: First, groups: Groups, slope: float) -> Place:
             half[:, 0] = np.eye(d - 1)[j - 1] / np.linalg.norm(way)
         root[1:, 1:], root[0, 1:] = half, -means @ half
     effects = np.zeros((2 if j else 1, groups.count))
-    return Place(first.place, effects, root, usual**0.5, first.scale, np.zeros(groups.count))
+    nothing = np.zeros(groups.count)
+    return Place(first.place, effects, root, usual**0.5, first.scale, nothing, nothing)
 
 
 def _cut_of(rows: float, z: float) -> float:
@@ -321,6 +324,7 @@ def _stored(
         within=rows.groups.within,
         outer_sd=rows.groups.prior_sds[0],
         averaged=np.zeros(0) if rows.family.quadratic else place.spread,
+        told=place.told if rows.family.link == "logit" else np.zeros(0),
         link=rows.family.link,
     )
     return arrow if rows.family.quadratic else _settled(rows, arrow)
@@ -335,6 +339,9 @@ def _settled(rows: GroupedRows, released: Arrow) -> Arrow:
     arrow = released
     for _ in range(SETTLED):
         _, part = arrow.usual_part(*rows.prior)
+        if released.link == "log":
+            arrow = released.tangent(*part.tangents())
+            continue
         arrow = released.averaged_over(part.variances(), part.curve.cells[0, 0])
     return arrow
 
@@ -343,8 +350,9 @@ def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
     """Return the next expansion point: the posterior mean given this step, prior and noise."""
     d = len(place.coefficients)
     times, part = arrow.usual_part(*rows.prior)
-    step, wide = part.moments(part.middle())
-    spread = np.zeros(rows.groups.count)
+    law = part.middle()
+    step, wide = part.moments(law)
+    spread = told = np.zeros(rows.groups.count)
     if not rows.family.quadratic:
         step[d:] = np.clip(step[d:], -LARGEST_MOVE, LARGEST_MOVE)
         change = float(np.linalg.norm(step[:d])) / place.unit  # of predictors
@@ -353,11 +361,13 @@ def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
         # it would else move coefficients
         sds = np.sqrt(predictor_variances(wide, arrow.unit))
         spread = np.clip(sds, LEAST_SPREAD, MOST_SPREAD)
+        told = np.maximum(spread**-2.0 - 1.0 / arrow.level_variance(law), 0.0)
     moved = replace(
         place,
         coefficients=arrow.place + place.root @ step[:d],
         effects=(arrow.effects + step[d:]).reshape(place.effects.shape),
         spread=spread,
+        told=told,
     )
     if not arrow.scaled:
         return moved

@@ -57,6 +57,7 @@ NO_LIKELIHOOD = -1e300  # its logarithm, so that the prior decides where there i
 # times (1 + .346 v)^-.5: Zeger, Liang and Albert 1988
 LOGISTIC_NORMAL = (16.0 * math.sqrt(3.0) / (15.0 * math.pi)) ** 2
 LEAST_STEP = -0.9  # of a predictor with a log link
+MOST_TANGENT = 8.0  # times that a mean may be what was evaluated, where it is made linear
 # variance of predictors that means are averaged over, at most
 MOST_AVERAGED = {"logit": 25.0, "log": 2.25}
 LAWS = 5  # of effects, that variances of predictors are averaged over
@@ -84,7 +85,9 @@ class Arrow(Record):
     within each outer one, of which one lies behind the other; 0 without outer ones. outer_sd,
     outer_df: of the prior of the sd of outer groups' effects. averaged: (g,) sds of normal
     predictors that answers and slopes are averaged over, none of a quadratic likelihood; around:
-    (g,), their means. link: of the family.
+    (g,), their means. told: (g,), precisions of a logit link's predictors about these by earlier
+    releases, none for 0. times: (g,), what multiplies curvatures of groups, none for 1: see
+    tangent. link: of the family.
     """
 
     place: Floats
@@ -118,6 +121,8 @@ class Arrow(Record):
     outer_df: float = 0.0
     averaged: Floats = field(default_factory=lambda: np.zeros(0))
     around: Floats = field(default_factory=lambda: np.zeros(0))
+    told: Floats = field(default_factory=lambda: np.zeros(0))
+    times: Floats = field(default_factory=lambda: np.zeros(0))
     link: str = "identity"
 
     def moments(self) -> None:
@@ -184,6 +189,38 @@ class Arrow(Record):
             sds=self.sds * np.array([1.0, 1.0, mean, mean, mean]),
         )
 
+    def tangent(self, variances: Floats, times: Floats) -> "Arrow":
+        """Return the release of a log link with means linear where groups are found to be.
+
+        There a mean is times (g,) the one that was evaluated, is averaged over predictors of other
+        variances (g,), and grows that much faster with its logarithm. The scores stay.
+        """
+        times = np.clip(times, 1.0 / MOST_TANGENT, MOST_TANGENT)
+        at = np.log(times) + 0.5 * (self.averaged**2 - variances)
+        effects = self.effects.reshape(self.per_group, -1).copy()
+        effects[0] += at - 1.0 + 1.0 / times
+        return replace(
+            self,
+            effects=effects.ravel(),
+            around=self.levels() + at,
+            averaged=np.sqrt(variances),
+            times=times,
+        )
+
+    def squared(self, curve: "Curve", moves: Floats) -> float:
+        """Return the quadratic form of moves (d + k g,) from where rows were evaluated.
+
+        curve: of the release. With tangents a mean is 1 + step times the evaluated one.
+        """
+        if not len(self.times):
+            return float(curve.of(moves))
+        d, g = self.size
+        usual = float(moves[0]) / self.unit
+        steps = self.levels() + moves[d : d + g] + usual - self.around
+        moves = moves.copy()
+        moves[d : d + g] = self.times * (1.0 + steps) - 1.0 - usual
+        return float(replace(self, times=np.zeros(0)).curvatures(1, None)[0].of(moves))
+
     @property
     def size(self) -> tuple[int, int]:
         """Numbers of coefficients and of groups."""
@@ -208,6 +245,14 @@ class Arrow(Record):
             return Prior(sds, dfs, False, self.within)
         scales = (self.prior_sd, self.slope_sd)[: self.per_group]
         return Prior(scales, (self.df, self.slope_df)[: self.per_group], self.related)
+
+    def level_variance(self, law: Floats) -> float:
+        """Return the variance of groups' effects on the level of a predictor, by their law (h,).
+
+        Of groups within groups it is that within one, which other groups tell the mean of.
+        """
+        turn = np.linalg.inv(self.turn)
+        return float((turn @ np.linalg.inv(self.prior.precisions(law[None])[0]) @ turn.T)[0, 0])
 
     def with_prior_of(self, number: int, scale: float, df: float) -> "Arrow":
         """Return the release with another half-t prior of an sd; half normal where df is 0.
@@ -242,13 +287,15 @@ class Arrow(Record):
         Where random is None they are about the mean of these.
         """
         d, k, g = len(self.place), self.per_group, self.size[1]
-        cells = self._cells(count, random)
+        times = self.times if len(self.times) else np.ones(g)
+        drawn = self._cells(count, random)
+        cells = times * drawn
         borders = np.empty((count, d, k, g))
         corners = np.zeros((count, d, d))
         borders[:, :k] = cells / self.unit
         corners[:, :k, :k] = cells.sum(axis=3) / self.unit**2
         if d > k:
-            self._fill_others(corners, borders, cells, random)
+            self._fill_others(corners, borders, drawn, times, random)
         return [
             Curve(*each)
             for each in zip(corners, borders.reshape(count, d, k * g), cells, strict=True)
@@ -310,12 +357,18 @@ class Arrow(Record):
         return cells
 
     def _fill_others(
-        self, corner: Floats, borders: Floats, cells: Floats, random: RandomSource | None
+        self,
+        corner: Floats,
+        borders: Floats,
+        cells: Floats,
+        times: Floats,
+        random: RandomSource | None,
     ) -> None:
         """Fill in what corners and borders have of covariates beside the first k.
 
         Covariates of rows of a group have a line of their own in (1, t), so that no group's part is
-        more than its rows can have, and what is left within groups is positive.
+        more than its rows can have, and what is left within groups is positive. cells: before
+        times (g,) multiply them.
         """
         d, k, count, noise = len(self.place), self.per_group, len(corner), float(self.sds[3])
         border = self.border.reshape(d, k, -1)[k:]
@@ -323,12 +376,12 @@ class Arrow(Record):
         if random is not None:
             blurred = random.normals(within.shape) * float(self.sds[2])
             within = within + 0.5 * (blurred + blurred.swapaxes(1, 2))
-        between = np.zeros(within.shape)
+        alone, between = np.zeros(within.shape), np.zeros(within.shape)
         lean = cells[:, 0, -1] / cells[:, 0, 0]  # t beside 1, of each group; not used where k is 1
         for j in range(k):
             noisy, sizes, noises = border[:, j][None], cells[:, 0, 0], np.full(1, noise)
             if j:
-                noisy = noisy - lean[:, None] * borders[:, k:, 0]
+                noisy = noisy - lean[:, None] * borders[:, k:, 0] / times
                 noises = noise * np.hypot(1.0, lean)
                 sizes = cells[:, 1, 1] - lean * cells[:, 0, 1]
             noises = np.broadcast_to(noises, sizes.shape)[:, None]
@@ -338,11 +391,13 @@ class Arrow(Record):
             drawn = kept * noisy
             if random is not None:
                 drawn = drawn + np.sqrt(kept) * noises * random.normals(drawn.shape)
-            between = between + np.einsum("cjg,cig,cg->cji", drawn, drawn, 1.0 / sizes)
-            borders[:, k:, j] = drawn + (lean[:, None] * borders[:, k:, 0] if j else 0.0)
-        within = within - between
+            alone = alone + np.einsum("cjg,cig,cg->cji", drawn, drawn, 1.0 / sizes)
+            between = between + np.einsum("cjg,cig,cg->cji", drawn, drawn, times / sizes)
+            borders[:, k:, j] = times * drawn + (lean[:, None] * borders[:, k:, 0] if j else 0.0)
+        within = within - alone
         values, vectors = np.linalg.eigh(0.5 * (within + within.swapaxes(1, 2)))
-        values = np.maximum(values, FLAT * self.rows)
+        mean = (times * cells[:, 0, 0]).sum(axis=1) / cells[:, 0, 0].sum(axis=1)
+        values = mean[:, None] * np.maximum(values, FLAT * self.rows)
         corner[:, k:, k:] = between + (vectors * values[:, None]) @ vectors.swapaxes(1, 2)
         across = borders[:, k:].sum(axis=3) / self.unit
         corner[:, k:, :k], corner[:, :k, k:] = across, across.swapaxes(1, 2)
@@ -368,7 +423,7 @@ class Arrow(Record):
     def _dispersion(self, part: "Part") -> float:
         """Return observed over expected variance of scores. part: at a dispersion of 1."""
         moved, spread = part.moments(part.middle())
-        explained = float(part.curve.of(moved)) + part.curve.against(spread)
+        explained = self.squared(part.curve, moved) + part.curve.against(spread)
         residual, noise = self.square - explained / self.rows, max(self.square_sd, 1e-12)
         # the mean of what is positive and was seen through noise
         away = residual / noise
@@ -719,6 +774,8 @@ class Part:
     def _variances(self, normals: Effects, covariance: Curve) -> Floats:
         """Return (g,) mean squares of usual rows' predictors about `around`.
 
+        Rows were evaluated where an earlier release found groups, so that these are closer to it
+        than what is released of them there says alone.
         With a log link a step x of a predictor stands for one of log(1 + x); a variance of 2 x - 2
         log(1 + x), about x^2 where x is small, makes up for it.
         """
@@ -726,19 +783,39 @@ class Part:
         d, g = arrow.size
         step = move[d : d + g] + move[0] / arrow.unit
         if arrow.link == "log":
-            step = np.maximum(step, LEAST_STEP)
+            step = np.maximum(arrow.levels() + step - arrow.around, LEAST_STEP)
             away = 2.0 * (step - np.log1p(step))
-        else:
-            away = (arrow.levels() + step - arrow.around) ** 2
-        variances = predictor_variances(covariance, arrow.unit) + away
+            variances = predictor_variances(covariance, arrow.unit) + away
+            return np.asarray(np.minimum(variances, MOST_AVERAGED[arrow.link]))
+        own = np.maximum(predictor_variances(covariance, arrow.unit), 1e-12)
+        kept = 1.0 / (1.0 + own * arrow.told) if len(arrow.told) else 1.0
+        variances = kept * own + (kept * (arrow.levels() + step - arrow.around)) ** 2
         return np.asarray(np.minimum(variances, MOST_AVERAGED[arrow.link]))
+
+    def _some_laws(self) -> list[Effects]:
+        """Return normals of effects given laws, evenly over their posterior."""
+        levels = (np.arange(LAWS) + 0.5) / LAWS
+        at = np.searchsorted(np.cumsum(self.weights[:-1]), levels)
+        return [self.of_effects(self.laws.values[int(k)]) for k in at]
 
     def variances(self) -> Floats:
         """Return (g,) of predictors, averaged over the posterior of the law of effects."""
-        levels = (np.arange(LAWS) + 0.5) / LAWS
-        at = np.searchsorted(np.cumsum(self.weights[:-1]), levels)
-        every = [self.of_effects(self.laws.values[int(k)]) for k in at]
-        return np.asarray(np.mean([self._variances(n, self._covariance(n)) for n in every], axis=0))
+        every = [self._variances(n, self._covariance(n)) for n in self._some_laws()]
+        return np.asarray(np.mean(every, axis=0))
+
+    def tangents(self) -> tuple[Floats, Floats]:
+        """Return variances (g,) of predictors and means over those that were evaluated, averaged
+        over the posterior of the law of effects. Of a log link: see Arrow.tangent."""
+        arrow, variances, steps = self.arrow, [], []
+        d, g = arrow.size
+        for normals in self._some_laws():
+            move = self._mean(normals)
+            step = move[d : d + g] + move[0] / arrow.unit
+            variances.append(predictor_variances(self._covariance(normals), arrow.unit))
+            steps.append(np.maximum(arrow.levels() + step - arrow.around, LEAST_STEP))
+        times = arrow.times if len(arrow.times) else 1.0
+        wide = np.minimum(np.mean(variances, axis=0), MOST_AVERAGED[arrow.link])
+        return np.asarray(wide), np.asarray(times * (1.0 + np.mean(steps, axis=0)))
 
     def draws(self, count: int, random: RandomSource) -> tuple[Floats, Floats, Floats]:
         """Return moves of u (n, d), effects (n, k g) and their laws (n, h).
@@ -947,7 +1024,7 @@ def _fault(
     sentence where they do not tell how much groups differ.
     """
     d = arrow.size[0]
-    change = math.sqrt(max(float(curve.of(step)), 0.0) / arrow.rows)
+    change = math.sqrt(max(arrow.squared(curve, step), 0.0) / arrow.rows)
     if not arrow.quadratic and change > MAX_LAST_STEP:
         return "place", "the last Newton step was long: where the posterior is was not found", None
     blur = largest_noise(d, float(arrow.sds[2])) / max(arrow.rows, 1.0)

@@ -935,6 +935,62 @@ def test_means_stay_where_predictors_are_averaged_over_other_variances(link, off
         assert abs(means(replace(arrow, averaged=other.averaged)) - means(arrow)).max() > 0.03
 
 
+def bare_arrow(link, **more):
+    """Return a release without numbers, of a link, with one coefficient unless `more` says so."""
+    blank = {name: np.zeros(0) for name in ("score", "cell_score", "curvature", "left")}
+    blank |= dict.fromkeys(("unit", "rows", "square", "scale", "prior_sd"), 1.0)
+    blank |= {"sds": np.ones(5), "square_sd": 0.0, "df": 0.0, "noise_multiplier": 1.0}
+    blank |= {"scaled": False, "spread": False, "quadratic": False, "link": link}
+    return Arrow(**blank | {"root": np.eye(1), "place": np.zeros(1)} | more)
+
+
+def test_a_tangent_of_a_log_link_touches_the_mean_where_groups_are():
+    """Score over curvature is exp(x + (p^2 - s^2) / 2) - 1, x the effect from where it was seen."""
+    effects, averaged = np.array([0.7, -0.2, 0.1]), np.array([0.4, 0.2, 0.3])
+    arrow = bare_arrow(
+        "log", effects=effects, averaged=averaged, around=effects,
+        border=np.ones((1, 3)), cell_curvature=np.ones(3),
+    )  # fmt: skip
+    variances, times = np.array([0.05, 0.02, 0.1]), np.array([2.5, 0.4, 1.0])
+    tangent = arrow.tangent(variances, times)
+    assert tangent.averaged == pytest.approx(np.sqrt(variances))
+
+    def exact(x):
+        return np.exp(x + 0.5 * (variances - averaged**2)) - 1
+
+    x = tangent.around - effects
+    assert exact(x) == pytest.approx(times - 1)
+    assert tangent.times * (tangent.around - tangent.effects) == pytest.approx(exact(x))
+    assert tangent.times == pytest.approx((exact(x + 1e-6) - exact(x - 1e-6)) / 2e-6)
+
+
+def test_predictors_are_as_near_to_where_rows_were_evaluated_as_earlier_steps_say():
+    """Of effects that are seen twice: by the score, and by the place that a step before found."""
+    g, sd, noise, before = 2000, 0.7, 0.5, 0.6
+    random = np.random.default_rng(4)
+    effects = random.normal(0, sd, g)
+    kept = sd**2 / (sd**2 + before**2)
+    around = kept * (effects + random.normal(0, before, g))
+    curvature = np.full(g, 10.0)
+    off = np.sqrt(curvature + (noise * curvature) ** 2) * random.normal(size=g)
+    arrow = bare_arrow(
+        "logit", effects=around, averaged=np.full(g, 0.5), around=around,
+        score=np.zeros(1), curvature=np.full((1, 1), curvature.sum()), rows=float(g),
+        cell_score=curvature * (effects - around) + off, left=np.zeros(2),
+        border=curvature[None], cell_curvature=curvature,
+        sds=np.array([1e-3, noise * 10, 1e-3, 1e-3, 1e-3]), told=np.full(g, before**-2.0),
+    )  # fmt: skip
+    away = np.mean((effects - around) ** 2)
+    flat = np.zeros(1), np.full(1, 1e-6)
+
+    def found(release):
+        part = Part.of(release, release.curvatures(1, None)[0], 1.0, *flat)
+        return part.variances().mean()
+
+    assert found(arrow) == pytest.approx(away, rel=0.07)
+    assert found(replace(arrow, told=np.zeros(0))) > 1.15 * away  # by the score alone
+
+
 @pytest.mark.parametrize("family", ["logistic", "poisson"])
 def test_means_are_averaged_over_what_the_release_tells_of_predictors(family):
     arrow = fitted(family, 2.0)[1].release._stored
