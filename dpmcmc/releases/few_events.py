@@ -42,6 +42,7 @@ COMMON_END = 0.2
 LEAST_SHARE = 1e-12  # of the rows
 LARGEST_PREDICTOR = 50.0
 MOST_SPREAD = 4.0  # variance of a predictor within a group
+ALL_ROWS = "all rows"
 MOST_NAMED = 3
 # in a category, an sd below the posterior mean: of fewer noise may hide that there are none
 LEAST_EVENTS, LOWER_SDS = 20.0, 1.0
@@ -140,7 +141,7 @@ def groups_of(design: Design) -> tuple[Group, ...]:
                 value = cells.column(numbers, frozenset(zip(columns, codes, strict=True)))
             named = zip(columns, words, codes, strict=True)
             where = " and ".join(f"{column} is {word[code]}" for column, word, code in named)
-            name = f"rows where {where}" if where else "all rows"
+            name = f"rows where {where}" if where else ALL_ROWS
             if inside is None:  # a slope alone: a part of all rows, by how large the number is
                 everyone = cells.column(frozenset(), frozenset())
                 if value is not None and everyone is not None and not low < 0.0 < high:
@@ -521,10 +522,15 @@ def problems(
         if events not in named:
             named.append(events)
     more = f" and {len(named) - MOST_NAMED} more such groups" if len(named) > MOST_NAMED else ""
+    told = f"too few events stand out of the noise ({'; '.join(named[:MOST_NAMED])}{more}), so that"
+    if all(group.name == ALL_ROWS for _, group, _, _ in worst):
+        return (
+            f"{told} coefficients have no normal posterior: give narrower priors, or take a larger"
+            " epsilon if noise hides the events",
+        )
     return (
-        f"too few events stand out of the noise ({'; '.join(named[:MOST_NAMED])}{more}), so that"
-        " these coefficients have no normal posterior: join such a category to another one or"
-        " leave it out, give them narrower priors, or take a larger epsilon if noise hides the"
+        f"{told} these coefficients have no normal posterior: join such a category to another one"
+        " or leave it out, give them narrower priors, or take a larger epsilon if noise hides the"
         " events",
     )
 

@@ -396,3 +396,14 @@ def test_a_category_without_events_is_unreliable_whatever_noise_makes_of_it(
         fit = fitted(schema, data, model_of(family, "y ~ g"), epsilon, seed)
         reliable += fit.verdict.status == "reliable"
     assert reliable == 0
+
+
+def test_rare_events_of_all_rows_have_a_remedy_of_their_own():
+    random = np.random.default_rng(1)
+    rows = {"y": random.poisson(0.002, ROWS).astype(float)}
+    schema = schema_of("poisson")
+    fit = fitted(schema, rows, model_of("poisson", "y ~ 1"), 1.0)
+    assert fit.verdict.status == "unreliable"
+    assert "y above 0 in all rows" in fit.verdict.sentence
+    assert "narrower priors, or take a larger epsilon" in fit.verdict.sentence
+    assert "category" not in fit.verdict.sentence
