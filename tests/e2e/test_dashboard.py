@@ -120,6 +120,22 @@ def test_a_job_is_planned_submitted_and_read_in_the_browser(
     expect(page.locator(".verdict .unreliable")).to_have_text("unreliable")
 
 
+def test_back_from_a_job_its_form_is_filled_as_it_was_sent(
+    page: Page, service: Service, analyst: str
+) -> None:
+    sign_in(page, service.url, analyst)
+    page.goto(f"{service.url}/jobs/new")
+    page.get_by_label("Formula").fill("y ~ x")
+    page.get_by_label("ε", exact=True).fill("0.125")
+    expect(page.locator("#plan")).to_contain_text("affordable")
+    page.get_by_label("Accept a plan").check()
+    page.get_by_role("button", name="Submit job").click()
+    expect(page.get_by_role("heading", name="y ~ x")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_label("Formula")).to_have_value("y ~ x")
+    expect(page.get_by_label("ε", exact=True)).to_have_value("0.125")
+
+
 def test_a_formula_is_chosen_by_click_and_epsilon_by_what_it_brings(
     page: Page, service: Service, analyst: str
 ) -> None:

@@ -105,3 +105,15 @@ addEventListener("htmx:afterSwap", ({ target }) => {
   priced = key;
   htmx.trigger("#prices", "asked");
 });
+
+// Back from the job that this form made, the form is filled as it was sent.
+{
+  const made = sessionStorage.getItem("made");
+  const [visit] = performance.getEntriesByType("navigation");
+  sessionStorage.removeItem("sent");
+  if (visit?.type === "back_forward" && history.state?.sent && made) location.replace(`/jobs/new?like=${made}`);
+  form.addEventListener("submit", () => {
+    history.replaceState({ sent: true }, "");
+    sessionStorage.setItem("sent", "yes");
+  });
+}

@@ -10,6 +10,13 @@ const AWAY = "The service does not answer. What you typed is still here: try aga
 const ENDED = "Your session has ended. Sign in again in another tab, then go on here.";
 const OTHER = "Somebody else is signed in here now. Reload the page before you go on.";
 const LIVE = ["queued", "running"];
+{
+  const [, job] = location.pathname.match(/^\/jobs\/([0-9a-f-]{36})$/) ?? [];
+  if (job && sessionStorage.getItem("sent")) {
+    sessionStorage.removeItem("sent");
+    sessionStorage.setItem("made", job);
+  }
+}
 let ended = false;
 
 // Whether the session lives. After a new sign-in in another tab the forms of this page belong to it.
