@@ -569,7 +569,7 @@ class StoredRelease:
         if family.link == "cumulative":
             return few_events.Link(False, ordered=True)
         if family.link == "hurdle":
-            return few_events.Link(False, hurdle=True)
+            return few_events.Link(False, shift=shift, hurdle=True)
         if is_apart(family) and family.link != "log":
             return None  # no share is an event
         size = family.variance.size

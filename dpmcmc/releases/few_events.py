@@ -274,7 +274,7 @@ def changes(
     if link.ordered:
         return _ordered_changes(expansion, groups, posterior)
     if link.hurdle:
-        return _hurdle_changes(expansion, groups, posterior)
+        return _hurdle_changes(expansion, groups, link, posterior)
     curvature = expansion.curvature.reshape(p // d, d, p // d, d)
     positions, step = expansion.place.reshape(-1, d), posterior.mean - expansion.place
     changes = []
@@ -306,14 +306,15 @@ def changes(
 
 
 def _hurdle_changes(
-    expansion: Expansion, groups: Iterable[Group], posterior: Posterior
+    expansion: Expansion, groups: Iterable[Group], link: Link, posterior: Posterior
 ) -> list[tuple[float, Group, int, bool]]:
     """Return the same for counts above 0, and for zeros, whose response is ZEROS."""
     d, listed, changed = len(expansion.second), list(groups), []
-    parts = (Link(True, above=expansion.place[d:]), 0), (Link(False), ZEROS)
-    for k, (link, response) in enumerate(parts):
+    above = Link(True, shift=link.shift, above=expansion.place[d:])
+    parts = (above, 0), (Link(False), ZEROS)
+    for k, (of_part_link, response) in enumerate(parts):
         part, of_part = _of_some(slice(k * d, (k + 1) * d), expansion, posterior)
-        of_groups = changes(part, listed, link, of_part)
+        of_groups = changes(part, listed, of_part_link, of_part)
         changed += [(change, group, response, rare) for change, group, _, rare in of_groups]
     return changed
 

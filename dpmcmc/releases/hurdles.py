@@ -11,7 +11,7 @@ import numpy as np
 
 from dpmcmc.families.hurdle_poisson import information, log_rate
 from dpmcmc.families.scores.base import TINY, Family
-from dpmcmc.families.scores.given import Given
+from dpmcmc.families.scores.given import Given, shift_of
 from dpmcmc.families.scores.linear import Linear
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases.categories import has_intercept
@@ -26,14 +26,19 @@ STEEPEST = 2.0  # change of a log rate with the mean log of counts, by which slo
 CLEAR_SDS = 2.0  # of noise, by which counts are to vary more than the model's before it is said
 
 
-def pilot() -> tuple[Family, Callable[[Floats], Floats]]:
+def pilot(family: Family) -> tuple[Family, Callable[[Floats], Floats]]:
     """Return the linear regression of logs of counts above 0, and what makes its responses."""
-    return Given(Linear(), 0.0, moved=False), _logs
+    moved = isinstance(family, Given) and family.moved
+    return Given(Linear(), shift_of(family), moved=moved), _logs
 
 
 def _logs(y: Floats) -> Floats:
-    """Return responses (m, 3): logs of counts y (m,), no offsets, and weights of 0 for zeros."""
-    return np.stack((np.log(np.maximum(y, 1.0)), 0.0 * y, (y > 0.0) * 1.0), axis=1)
+    """Return responses (m, 3): logs of counts, offsets, and weights of 0 for zeros.
+
+    y: counts (m,), or (m, 3) with their offsets beside them.
+    """
+    counts, offset = (y[:, 0], y[:, 1]) if y.ndim == 2 else (y, 0.0 * y)
+    return np.stack((np.log(np.maximum(counts, 1.0)), offset, (counts > 0.0) * 1.0), axis=1)
 
 
 def _moments(white: Whitening) -> tuple[float, Floats, Floats]:
@@ -43,26 +48,28 @@ def _moments(white: Whitening) -> tuple[float, Floats, Floats]:
     return 1.0, np.zeros(len(white.root)), white.moments()
 
 
-def start(logs: Floats, white: Whitening) -> Floats:
+def start(logs: Floats, white: Whitening, shift: float) -> Floats:
     """Return coefficients (2 d,) from those of a linear regression of logs of counts above 0.
 
-    A mean log of small counts hardly depends on their rate. Log odds of a zero start at 0.
+    A mean log of small counts hardly depends on their rate. Log odds of a zero start at 0. shift:
+    middle of what offsets add to log rates.
     """
     mean = _moments(white)[1]
-    middle = float(mean @ logs)
+    middle = float(mean @ logs) + shift
     rate, steep = log_rate(middle)
     slopes = logs * min(steep, STEEPEST)
     if mean.any():  # the first column is the intercept
-        slopes[0] += rate - float(mean @ slopes)
+        slopes[0] += rate - shift - float(mean @ slopes)
     return np.concatenate((slopes, 0.0 * slopes))
 
 
-def coordinates(place: Floats, white: Whitening) -> Floats:
+def coordinates(place: Floats, white: Whitening, shift: float = 0.0) -> Floats:
     """Return coordinates (2 d, 2 d) in which a row's expected curvature is the identity.
 
-    Of normal covariates with the released moments. No row has a curvature between both parts.
+    Of normal covariates with the released moments. shift: see start. No row has a
+    curvature between both parts.
     """
-    size, mean, covariance = _moments(white)
+    (size, mean, covariance), shifts = _moments(white), np.array([shift, 0.0])
     places, d = place.reshape(2, -1), len(mean)
     values, vectors = np.linalg.eigh(places @ covariance @ places.T)
     sds = np.sqrt(np.clip(values, 0.0, MOST_SPREAD))
@@ -73,7 +80,9 @@ def coordinates(place: Floats, white: Whitening) -> Floats:
     for first, weight in zip(NODES, WEIGHTS, strict=True):
         for second, other_weight in zip(NODES, WEIGHTS, strict=True):
             node = np.array([first, second])
-            slopes = weight * other_weight * information(places @ mean + vectors @ (sds * node))
+            slopes = (
+                weight * other_weight * information(places @ mean + shifts + vectors @ (sds * node))
+            )
             row = mean + along @ node
             curves += size * slopes[:, None, None] * (rest + np.outer(row, row))
             level += slopes

@@ -547,10 +547,10 @@ def _by_positive(
     problem: Problem, white: Whitening, parts: list[float], random: RandomSource
 ) -> Problem:
     """Return the problem, started where a linear regression of logs of counts above 0 leads."""
-    path = _Path(_of_logs(problem, *hurdles.pilot()), white, random)
+    path = _Path(_of_logs(problem, *hurdles.pilot(problem.family)), white, random)
     for part in parts[:PILOT_ITERATES]:
         path.far(part)
-    return replace(problem, start=hurdles.start(path.end[:-1], white))
+    return replace(problem, start=hurdles.start(path.end[:-1], white, shift_of(problem.family)))
 
 
 def _by_mean_rows(problem: Problem, white: Whitening) -> tuple[Problem, Whitening]:
@@ -604,7 +604,7 @@ class _Path:
             self._predictors = cuts.spread_out(classes, problem.data.width)
             self._round_ordered()
         elif problem.hurdle:
-            self._root = hurdles.coordinates(self._place, self._white)
+            self._root = hurdles.coordinates(self._place, self._white, shift_of(self._family))
         elif is_apart(problem.family):
             self._round_apart()
         else:
@@ -721,7 +721,7 @@ class _Path:
         if self._problem.ordered:
             self._round_ordered()
         elif self._problem.hurdle:
-            self._root = hurdles.coordinates(self._place, self._white)
+            self._root = hurdles.coordinates(self._place, self._white, shift_of(self._family))
         elif not self._round_by_shares():
             rounded = self._round_classes if self._problem.classes > 1 else self._round
             rounded(iterate, curve)
@@ -790,7 +790,7 @@ class _Path:
         if moved is None:
             return False
         self._place = self._place + moved[0]
-        self._root = hurdles.coordinates(self._place, self._white)
+        self._root = hurdles.coordinates(self._place, self._white, shift_of(self._family))
         self._forget()
         return True
 

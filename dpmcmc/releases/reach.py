@@ -107,7 +107,8 @@ def farthest(
         return _bounded(1.0 / math.sqrt(max(share, LEAST_SHARE)))
     second = white.moments()
     places = place.reshape(-1, len(second))
-    mean = places @ second[0] + shift_of(family)
+    mean = places @ second[0]
+    mean[: 1 if family.link == "hurdle" else None] += shift_of(family)
     spread = places @ second @ places.T - np.outer(places @ second[0], places @ second[0])
     if family.link == "hurdle":
         return _farthest_count(mean, spread, scale, ends[1])

@@ -50,12 +50,13 @@ def moved(
 ) -> tuple[Floats, Floats] | None:
     """Return moves (k d,) of the intercepts and a row's slope (k, k) there; None if small.
 
-    The first column is the intercept. first: which predictors are log odds, from there on.
+    The first column is the intercept. first: which predictors are log odds, from there on; those
+    behind the first have no offsets.
     """
     mean, inverse, sums = white.moments()[0], np.linalg.inv(iterate.root), iterate.sums
     chosen = slice(first * len(mean), None, len(mean))
     change = shift(
-        iterate.place.reshape(-1, len(mean))[first:] @ mean + shift_of(family),
+        iterate.place.reshape(-1, len(mean))[first:] @ mean + (0.0 if first else shift_of(family)),
         (inverse.T @ sums.score)[chosen] / rows,
         sums.sds[0] * np.linalg.norm(inverse[:, chosen], axis=0) / rows,
         (inverse.T @ sums.curvature @ inverse)[chosen, chosen] / rows,

@@ -6,6 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import poisson
 
+from dpmcmc import check_fit
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families.hurdle_poisson import drawn, information, log_rate, positive_moments
 from dpmcmc.families.scores.base import UNCUT, Evaluation
@@ -202,6 +203,58 @@ def test_with_all_the_budget_it_is_the_exact_posterior(seeded):
     assert np.abs(found.std(axis=0) / own_sds - 1.0).max() < 0.15
 
 
+def with_exposure(rows, seed):
+    """Counts above 0 of people who were seen for different times; zeros do not hang on these."""
+    rng = np.random.default_rng(seed)
+    years = np.exp(rng.uniform(-1.5, 2.0, rows))
+    x = np.stack([np.ones(rows), rng.uniform(-1, 1, rows), rng.integers(0, 2, rows)])
+    rate = years * np.exp(RATE @ x)
+    above = poisson.ppf(np.exp(-rate) + -np.expm1(-rate) * rng.random(rows), rate)
+    y = np.where(rng.random(rows) < expit(ODDS @ x), 0.0, np.clip(above, 1.0, 120.0))
+    data = {"a": x[1], "g": np.where(x[2] > 0.5, "yes", "no"), "visits": y, "years": years}
+    columns = (*schema_of(rows).columns[:2], NumberColumn(name="visits", lower=0.0, upper=120.0))
+    columns += (NumberColumn(name="years", lower=0.2, upper=7.5),)
+    return data, x, Schema(columns=columns, rows=rows)
+
+
+def test_an_offset_is_of_counts_above_0_alone(seeded):
+    """As in brms and in R's pscl: exposure multiplies their rate, and no odds of a zero."""
+    rows = 20_000
+    data, x, schema = with_exposure(rows, 4)
+    model = model_of("visits ~ a + g + offset(log(years))", prior=NormalPrior(scale=3.0))
+    result = fit(data, rows, 1e6, model=model, schema=schema, random=seeded(6))
+    assert result.verdict.status == "reliable"
+    y, logs = data["visits"], np.log(data["years"])
+
+    def minus(theta):
+        eta, odds = theta[:3] @ x + logs, theta[3:] @ x
+        counts = y * eta - np.exp(eta) - np.log(-np.expm1(-np.exp(eta)))
+        own = np.where(y > 0.0, counts - np.logaddexp(0.0, odds), -np.logaddexp(0.0, -odds))
+        return -own.sum() + 0.5 * ((theta / 3.0) ** 2).sum()
+
+    mode = minimize(minus, np.append(RATE, ODDS), tol=1e-6).x
+    found = result.on("design").reshape(-1, 6)
+    assert np.abs((found.mean(axis=0) - mode) / found.std(axis=0)).max() < 0.3
+    few, many = result.predict([{"a": 0, "g": "no", "years": t} for t in (0.5, 5.0)])
+    assert few.probabilities["0"].mean == pytest.approx(many.probabilities["0"].mean)
+    above = np.array([0.5, 5.0]) * np.exp(mode[0])
+    expected = (1 - expit(mode[3])) * above / -np.expm1(-above)
+    assert [few.expected.mean, many.expected.mean] == pytest.approx(expected, rel=0.02)
+    assert not check_fit(result, data, epsilon=10.0, random=seeded(7)).misfit
+
+
+def test_an_offset_holds_the_truth_under_noise(seeded):
+    held = []
+    for seed in range(4):
+        data, _, schema = with_exposure(20_000, 10 + seed)
+        model = model_of("visits ~ a + g + offset(log(years))")
+        result = fit(data, 20_000, 4.0, model=model, schema=schema, random=seeded(seed))
+        assert result.verdict.status == "reliable", result.verdict.sentence
+        low, high = np.quantile(result.on("design").reshape(-1, 6), (0.05, 0.95), axis=0)
+        held += list((low < np.append(RATE, ODDS)) & (np.append(RATE, ODDS) < high))
+    assert np.mean(held) > 0.7
+
+
 @pytest.mark.parametrize(
     ("rate", "odds", "most"),
     [([2.8, 0.5, -0.3], [-2.5, 0.5, 0.3], 120.0), ([-0.5, 0.6, 0.3], [2.2, -0.5, 0.4], 60.0)],
@@ -308,7 +361,7 @@ def test_coordinates_make_the_expected_curvature_round():
         ),
         ({"answer": {"missing": (0.0,)}}, "0 stands for missing values"),
         ({"formula": "g ~ a"}, "needs a count"),
-        ({"formula": "visits ~ a + offset(a)"}, "knows no offsets and no weights"),
+        ({"weights": "a"}, "knows offsets and no weights"),
         ({"formula": "visits ~ a + (1 | g)"}, "hurdle_poisson"),
         ({"formula": "visits ~ s(a)"}, r"ns\(a, df=4\)"),
         ({"options": {"sampler": NoisyQuadraticOptions(estimand="robust")}}, "must be model"),
@@ -323,7 +376,8 @@ def test_what_it_cannot_be_is_refused_with_the_remedy(change, match):
         fit(
             data, 50, 1.0, schema=schema, **change.get("options", {}),
             model=ModelSpec(
-                family=change.get("family", "hurdle"), formula=change.get("formula", "visits ~ a")
+                family=change.get("family", "hurdle"), formula=change.get("formula", "visits ~ a"),
+                weights=change.get("weights"),
             ),
         )  # fmt: skip
 

@@ -67,7 +67,8 @@ class Given:
             return self._apart(_with(answer, beside), offset, weight, at)
         if self.log_scale:
             return self._scaled(answer, offset, np.sqrt(weight), beside, at)
-        eta, root = at.eta + offset, np.sqrt(weight)
+        eta, root = at.eta.copy(), np.sqrt(weight)
+        eta[: 1 if self.link == "hurdle" else None] += offset  # of a hurdle, to counts above 0
         if self.link == "identity":
             answer, eta, row_norm, spread = (
                 root * v for v in (answer, eta, at.row_norm, at.spread)
@@ -187,8 +188,11 @@ def check(
         raise SpecError("/sampler/algorithm", f"{design.smooths[0].term} is for {ALGORITHM}")
     if not is_given(design, model):
         return
-    if family is None or family.link in SEVERAL:
-        raise SpecError("/model", f"{model.family} knows no offsets and no weights")
+    if family is not None and family.link == "hurdle" and model.weights is None:
+        pass
+    elif family is None or family.link in SEVERAL:
+        known = "offsets" if family is not None and family.link == "hurdle" else "no offsets"
+        raise SpecError("/model", f"{model.family} knows {known} and no weights")
     if algorithm not in (None, "auto", ALGORITHM):
         raise SpecError("/sampler/algorithm", f"offsets and weights are for {ALGORITHM}")
     if model.weights is None:

@@ -242,7 +242,9 @@ class Fitted:
         if self.cuts:
             coefficients = coefficients @ spread_out(self.cuts, len(x)).T
         weights = coefficients.reshape(len(coefficients), self._classes, len(x))
-        return np.asarray((weights @ x + offset).swapaxes(0, 1))
+        etas = np.asarray((weights @ x).swapaxes(0, 1))
+        etas[0] += offset  # of several predictors only counts above 0 have any
+        return etas
 
     def _means(self, given: Sequence[Setting], pointer: str) -> dict[str, Floats]:
         """Return the mean response (draw, setting), or probabilities by category. Raises SpecError.

@@ -229,7 +229,8 @@ class Parameters:
     def _usual(self, x: Floats) -> Iterator[Floats]:
         """Yield the predictors (k, m) at covariates x (d, m) of a mean group under each draw."""
         for k, coefficients in enumerate(self.coefficients):
-            eta = coefficients @ x + self._design.middle_offset
+            eta = coefficients @ x
+            eta[0] += self._design.middle_offset
             if self._effects is not None:
                 level, *slope = self._effects[k].mean(axis=1)
                 eta += level + sum(slope) * x[self._design.slope]
@@ -241,7 +242,8 @@ class Parameters:
         grouping, slope = self._design.grouping, self._design.slope
         groups = None if grouping is None else np.maximum(grouping.codes(table), 0)
         for k, coefficients in enumerate(self.coefficients):
-            eta = coefficients @ x + offset
+            eta = coefficients @ x
+            eta[0] += offset  # of several predictors only counts above 0 have any
             if groups is not None and self._effects is not None:
                 eta += self._effects[k, 0, groups]
                 if slope:
