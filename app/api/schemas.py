@@ -397,7 +397,8 @@ class FormatIn(Request):
     """How a text file is written. What is left out is found, or asked for where it is not sure.
 
     separator: of fields. decimal, thousands: of numbers. quote: encloses fields; empty for none.
-    skip_lines: above the header; skip_last_lines: below the rows, blank ones not counted.
+    skip_lines: above the header; skip_first_rows: below it, such as units or the wording of
+    questions; skip_last_lines: below the rows, blank ones not counted.
     row_names: whether rows begin with a field that the header does not name, as R writes them.
     dates: the order of day and month in dates such as 01/02/2020. missing: spellings of no value,
     such as NA, besides an empty field.
@@ -411,6 +412,7 @@ class FormatIn(Request):
     compression: Compression | None = None
     skip_lines: Annotated[int, Field(ge=0, le=1000)] | None = None
     row_names: bool | None = None
+    skip_first_rows: Annotated[int, Field(ge=0, le=1000)] | None = None
     skip_last_lines: Annotated[int, Field(ge=0, le=1000)] = 0
     dates: DateOrder | None = None
     missing: Annotated[list[NoValue], Field(max_length=MOST_SPELLINGS)] = []

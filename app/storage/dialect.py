@@ -65,6 +65,8 @@ DATES_TWO_WAYS = (
 )
 SLASHED = re.compile(r"([0-9]{1,2})[/-]([0-9]{1,2})[/-][0-9]{4}(?![0-9]).*")
 SIGN, POWER = "[+\\-\u2212]?", "(?:[eE][+-]?[0-9]+)?"
+LINE_ENDS = re.compile(r"\s*[\r\n]\s*")  # within a name, as forms write them
+IMPORT_ID = '{"ImportId"'  # so begins what Qualtrics writes in the second row below its header
 RULE = re.compile(r"[-+|:=,;\s]*--[-+|:=,;\s]*")  # a line below a header, as databases print it
 
 
@@ -72,7 +74,8 @@ RULE = re.compile(r"[-+|:=,;\s]*--[-+|:=,;\s]*")  # a line below a header, as da
 class Dialect:
     """The dialect of a text file. None: to be detected.
 
-    skip_lines: above the header; skip_last_lines: below the rows, blank ones not counted.
+    skip_lines: above the header; skip_first_rows: below it, such as units or the wording of
+    questions; skip_last_lines: below the rows, blank ones not counted.
     row_names: whether rows have a first field that the header does not name, as R writes it.
     dates: order of day and month where a date is three numbers between slashes or hyphens, the year
     last. missing: spellings of no value besides an empty field.
@@ -86,6 +89,7 @@ class Dialect:
     compression: Compression | None = None
     skip_lines: int | None = None
     row_names: bool | None = None
+    skip_first_rows: int | None = None
     skip_last_lines: int = 0
     dates: DateOrder | None = None
     missing: tuple[str, ...] = ()
@@ -175,7 +179,8 @@ def sample_of(
     if len(choices) > 1 and names:
         naming = [mark for mark in choices if _named(text, mark, quote, dialect.skip_lines, names)]
         choices = naming if len(naming) == 1 else choices  # the header decides: others stay unread
-    tables = [_Table(text, mark, quote, dialect.skip_lines, names) for mark in choices]
+    skips = dialect.skip_lines, dialect.skip_first_rows
+    tables = [_Table(text, mark, quote, *skips, names) for mark in choices]
     table = _chosen(tables, names)
     header, rows = table.header, table.rows
     row_names = dialect.row_names
@@ -186,7 +191,11 @@ def sample_of(
     elif row_names is False and _end_empty(header, rows):
         header = [*header, ""]
     dialect = replace(
-        dialect, separator=table.separator, skip_lines=table.above, row_names=row_names
+        dialect,
+        separator=table.separator,
+        skip_lines=table.above,
+        skip_first_rows=table.below,
+        row_names=row_names,
     )
     known = {name: at for at, name in enumerate(header)}
     read = [known[name] for name in numbers if name in known] if names else range(len(header))
@@ -258,13 +267,19 @@ def _bare(cell: str) -> str:
     return cell[2:-1] if cell.startswith(AS_TEXT) and cell.endswith('"') else cell
 
 
+def _in_lines(record: Sequence[str]) -> list[str]:
+    """Return names of a header, each in one line."""
+    return [LINE_ENDS.sub(" ", cell) for cell in record]
+
+
 def _named(
     text: str, separator: str, quote: str, above: int | None, names: Collection[str]
 ) -> bool:
     """Return whether the header, or an early line where it is not known, has all of the names."""
     shown = (record for record, _, _ in _records(text, separator, quote, above) if any(record))
     return any(
-        set(names) <= set(record) for record in islice(shown, TITLES if above is None else 1)
+        set(names) <= set(_in_lines(record))
+        for record in islice(shown, TITLES if above is None else 1)
     )
 
 
@@ -272,7 +287,13 @@ class _Table:
     """A text as parsed with one separator."""
 
     def __init__(
-        self, text: str, separator: str, quote: str, above: int | None, names: Collection[str]
+        self,
+        text: str,
+        separator: str,
+        quote: str,
+        above: int | None,
+        below: int | None,
+        names: Collection[str],
     ) -> None:
         self.separator = separator
         records, ends, taken = list[list[str]](), list[int](), list[int]()
@@ -286,7 +307,7 @@ class _Table:
         self.named = False
         first = shown[0] if shown else 0
         if names and above is None:
-            places = (at for at in shown[:TITLES] if set(names) <= set(records[at]))
+            places = (at for at in shown[:TITLES] if set(names) <= set(_in_lines(records[at])))
             place = next(places, None)
             self.named = place is not None
             first = first if place is None else place
@@ -297,16 +318,23 @@ class _Table:
             wordy = [at for at, title in zip(fit, padded, strict=True) if not title]
             first = next(iter([*wordy, *fit]), first)
         elif names:
-            self.named = bool(shown) and set(names) <= set(records[first])
+            self.named = bool(shown) and set(names) <= set(_in_lines(records[first]))
         self.above = (above or 0) + (taken[first - 1] if first else 0)
-        self.header = records[first] if records else []
-        if any(RULE.fullmatch(separator.join(record)) for record in records[first + 1 : first + 2]):
-            first += 1
+        self.header = _in_lines(records[first]) if records else []
+        self.below = _below(records[first + 1 :], separator) if below is None else below
+        first = min(first + self.below, max(len(records) - 1, 0))
         self.start = ends[first] if records else 0
         self.rows = [records[at] for at in shown if at > first]
         alike = sum(len(row) == self.width for row in self.rows)
         fits = len(self.header) == self.width or 1 < len(self.header) == self.width - 1
         self.share = (alike + fits) / (len(self.rows) + 1)
+
+
+def _below(records: Sequence[Sequence[str]], separator: str) -> int:
+    """Return how many records below a header are no rows."""
+    if any(RULE.fullmatch(separator.join(record)) for record in records[:1]):
+        return 1
+    return 2 if any(cell.startswith(IMPORT_ID) for row in records[1:2] for cell in row) else 0
 
 
 def _chosen(tables: Sequence[_Table], names: Collection[str]) -> _Table:

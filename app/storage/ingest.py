@@ -49,7 +49,9 @@ from dpmcmc.inputs.units import EMPTY, digest_of, in_slots, owners
 Format = Literal["csv", "parquet", "source"]
 Input = BinaryIO | Snapshot
 SPELLED = "spellings of no value, such as NA, are named in format.missing"
-NO_NUMBER = f"{SPELLED}; units, % and lines of units below the header are taken out"
+NO_NUMBER = (
+    f"{SPELLED}; units and % are taken out, lines of units below the header are skip_first_rows"
+)
 MAY_BE_MISSING = f'declare the column with "missing": true, or {NOTES}'
 OWNED = "give each person a name or number, or leave these rows out"
 DECIMAL = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"

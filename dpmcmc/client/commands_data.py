@@ -72,6 +72,9 @@ Encoding = Annotated[str | None, typer.Option(help="Such as windows-1252.")]
 Dates = Annotated[
     str | None, typer.Option(help="Of dates such as 01/02/2020: dmy, or mdy for month first.")
 ]
+SkipFirstRows = Annotated[
+    int | None, typer.Option(min=0, help="Lines below the header that are no rows, as of units.")
+]
 SkipLastLines = Annotated[
     int | None, typer.Option(min=0, help="Lines of notes below the rows, blank ones not counted.")
 ]
@@ -86,6 +89,7 @@ def _format(
     thousands: str | None,
     encoding: str | None,
     dates: str | None,
+    skip_first_rows: int | None,
     skip_last_lines: int | None,
     none: list[str] | None,
 ) -> dict[str, object]:
@@ -96,6 +100,7 @@ def _format(
         "thousands": thousands,
         "encoding": encoding,
         "dates": dates,
+        "skip_first_rows": skip_first_rows,
         "skip_last_lines": skip_last_lines,
         "missing": none or None,
     }
@@ -111,12 +116,15 @@ def inspect(
     thousands: Thousands = None,
     encoding: Encoding = None,
     dates: Dates = None,
+    skip_first_rows: SkipFirstRows = None,
     skip_last_lines: SkipLastLines = None,
     none: NoValue = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how a file is written, its columns and first rows; nothing is stored (admin)."""
-    written = _format(separator, decimal, thousands, encoding, dates, skip_last_lines, none)
+    written = _format(
+        separator, decimal, thousands, encoding, dates, skip_first_rows, skip_last_lines, none
+    )
     inspection = client_of(context).inspect(file, written)
     questions = [
         f"[yellow]{escape(question['pointer'] + ': ' + question['message'])}[/]"
@@ -148,6 +156,7 @@ def schema(
     thousands: Thousands = None,
     encoding: Encoding = None,
     dates: Dates = None,
+    skip_first_rows: SkipFirstRows = None,
     skip_last_lines: SkipLastLines = None,
     none: NoValue = None,
 ) -> None:
@@ -161,7 +170,9 @@ def schema(
     columns = [] if dataset is None else client.dataset(names.dataset(client, dataset))["columns"]
     if file is not None:
         known = {column["name"]: column for column in columns}
-        written = _format(separator, decimal, thousands, encoding, dates, skip_last_lines, none)
+        written = _format(
+            separator, decimal, thousands, encoding, dates, skip_first_rows, skip_last_lines, none
+        )
         in_file = [column for column in client.inspect(file, written)["columns"] if column["name"]]
         skipped = [
             column["name"] for column in in_file if column["skip"] and column["name"] not in known
@@ -203,6 +214,7 @@ def upload(
     thousands: Thousands = None,
     encoding: Encoding = None,
     dates: Dates = None,
+    skip_first_rows: SkipFirstRows = None,
     skip_last_lines: SkipLastLines = None,
     none: NoValue = None,
     skip: Annotated[
@@ -215,7 +227,9 @@ def upload(
 ) -> None:
     """Upload a text or Parquet file with its metadata (admin)."""
     metadata_given = read(metadata)
-    written = _format(separator, decimal, thousands, encoding, dates, skip_last_lines, none)
+    written = _format(
+        separator, decimal, thousands, encoding, dates, skip_first_rows, skip_last_lines, none
+    )
     if written:
         metadata_given = {**metadata_given, "format": metadata_given.get("format", {}) | written}
     if skip:

@@ -67,7 +67,7 @@ _DAY = re.compile(  # a year first, days first with points, or months by name: r
     r"|(?P<year5>\d{4})/(?P<month5>\d{1,2})/(?P<day5>\d{1,2})"
     rf"|(?P<month6>{_BY_NAME}) (?P<day6>\d{{1,2}}),? (?P<year6>\d{{4}}))"
     r"(?:[T :]\d\d?:?\d\d(?::?\d\d(?:[.,]\d+)?)?"
-    r" ?(?:[AP]M ?)?(?:Z|UTC|[+-]\d\d(?::?\d\d)?)?)?",
+    r" ?(?:[AP]M ?)?(?:Z|(?:UTC|GMT)?(?:[+-]\d\d?(?::?\d\d)?)?))?",
     re.ASCII | re.IGNORECASE,
 )
 LARGEST_WHOLE = 2.0**51  # up to which every half is a double

@@ -7,6 +7,7 @@ what is skipped. All of them hold the same rows.
 import csv
 import gzip
 import io
+import json
 import random
 import zipfile
 from collections.abc import Callable, Sequence
@@ -116,6 +117,15 @@ def printed(rule: str, separator: str, edge: str = "") -> bytes:
     return "\n".join([*lines, f"({len(ROWS)} rows)", ""]).encode()
 
 
+def survey() -> bytes:
+    """As Qualtrics writes a survey: wordings of questions and ids below the header."""
+    questions = [f"What is your {name},\nif you know it?" for name in NAMES]
+    ids = [json.dumps({"ImportId": f"QID{at}"}) for at, _ in enumerate(NAMES)]
+    sink = io.StringIO(newline="")
+    csv.writer(sink).writerows([NAMES, questions, ids, *ROWS])
+    return b"\xef\xbb\xbf" + sink.getvalue().encode()
+
+
 def spaced() -> bytes:
     """Columns of fixed widths, as statistical programs print them."""
     lines = [" ".join(f"{name:<9}" for name in NAMES)]
@@ -190,6 +200,11 @@ EXPORTS: dict[str, Export] = {
     ),
     "spreadsheet, numbers as text": Export(
         written(pay=lambda value: f'="{value:.2f}"', quoting=csv.QUOTE_NONE, quotechar=None)
+    ),
+    "survey, Qualtrics": Export(survey()),
+    "survey, wording of questions": Export(
+        written(before="").replace(b"\n", b'\n"How old?","How much?",Where?,Well?\r\n', 1),
+        {"format": {"skip_first_rows": 1}},
     ),
     "DOS, end of file": Export(written(after="\x1a")),
     "statistical program, columns of fixed widths": Export(spaced()),

@@ -329,6 +329,10 @@ TABLES = {  # content, columns, what is confirmed, values that are stored
     "days in two ways": (
         "seen;age\n02-01-2020;34\n", [SEEN, AGE], {"dates": "mdy"}, {"seen": [396.0]},
     ),
+    "a form's times and names": (
+        'seen,"sex,\nas it was"\n2020/01/31 1:05:00 PM GMT+2,f\n2020/02/01 11:05:00 AM GMT+2,m\n',
+        [SEEN, {**SEX, "name": "sex, as it was"}], {}, {"seen": [395.0, 396.0]},
+    ),
     "a year first": ("seen\n2020/1/31\n20200201\n", [SEEN], {}, {"seen": [395.0, 396.0]}),
     "months in words": (
         'seen;age\n"January 31, 2020";1\n1 February 2020;2\n', [SEEN, AGE], {},
@@ -370,7 +374,7 @@ def test_odd_tables_go_in_with_one_confirmation(files, content, declared, format
 
 REFUSED = {
     "a line of units": (
-        "age;sex\n[years];f\n34;m\n", "1 values are not finite numbers in 'age'.*units"
+        "age;sex\n[years];f\n34;m\n", "1 values are not finite numbers in 'age'.*skip_first_rows"
     ),
     "percent signs": ("age,sex\n34%,f\n5 %,m\n", "2 values are not finite numbers in 'age'.*%"),
     "footnotes": (

@@ -125,11 +125,11 @@ const FOUND = ["separator", "decimal", "thousands", "encoding", "dates"];
 function format() {
   const field = (name) => form.querySelector(`[data-f=${name}]`).value;
   const chosen = FOUND.filter((name) => field(name));
-  const notes = field("skip_last_lines").trim();
+  const lines = ["skip_first_rows", "skip_last_lines"].filter((name) => field(name).trim());
   const missing = parts(field("missing"), ",");
   return {
     ...Object.fromEntries(chosen.map((name) => [name, field(name).replace("\\t", "\t")])),
-    ...(notes && { skip_last_lines: number(notes) }),
+    ...Object.fromEntries(lines.map((name) => [name, number(field(name))])),
     ...(missing.length && { missing }),
   };
 }
@@ -153,6 +153,7 @@ async function look() {
     const value = found.format?.[name];
     if (value) form.querySelector(`[data-f=${name}]`).value = value.replace("\t", "\\t");
   }
+  if (found.format?.skip_first_rows) form.querySelector("[data-f=skip_first_rows]").value = found.format.skip_first_rows;
   if (found.format) form.querySelector("[data-f=missing]").value = found.format.missing.join(", ");
   if (!found.questions.length) place("looked").prepend(line(words(found)));
   form.querySelector("#found").replaceChildren(...found.columns.map((one) => Object.assign(document.createElement("option"), { value: one.name })));
