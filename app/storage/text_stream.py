@@ -40,6 +40,10 @@ MARKUP: tuple[tuple[str, str], ...] = (  # the same of text
 )
 TABLES = (".csv", ".tsv", ".tab")  # names of files in an archive that hold rows
 END_OF_ZIP, DIRECTORY_BYTES = b"PK\x05\x06", 2**20
+DAMAGED = (  # what the parser of a damaged archive raises
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, LookupError,
+    ArithmeticError, RuntimeError,
+)  # fmt: skip
 SAVE_AS_CSV = "an office document: save the sheet as CSV"
 
 
@@ -130,7 +134,9 @@ def _unzipped(source: BinaryIO) -> Iterator[bytes]:
         with zipfile.ZipFile(source) as archive, archive.open(_only(archive)) as file:
             while block := file.read(BLOCK_BYTES):
                 yield block
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError):
+    except IngestError:
+        raise
+    except DAMAGED:
         raise _broken("zip") from None
 
 

@@ -2,9 +2,11 @@
 
 import gzip
 import io
+import random
 import re
 import uuid
 import zipfile
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -239,6 +241,23 @@ def test_archives_that_hold_something_else_are_refused(files, content, code):
     with pytest.raises(IngestError) as caught:
         take(files, content)
     assert caught.value.code == code
+
+
+def test_damaged_archives_are_refused_however_they_are_damaged(files):
+    """A thousand of them: none ends otherwise than by an error that says so."""
+    draw = random.Random(3)
+    for content in [archive("a.csv"), zipped(written()), gzip.compress(written())] * 350:
+        damaged = bytearray(content)
+        for _ in range(draw.randint(1, 4)):
+            at = draw.choice([draw.randrange(len(damaged)), -draw.randint(1, 100)])
+            if draw.random() < 0.5:
+                damaged[at] = draw.randrange(256)
+            else:
+                del damaged[at : at + draw.randint(1, 9) if at >= 0 else len(damaged)]
+            if len(damaged) < 200:
+                break
+        with suppress(IngestError):
+            take(files, bytes(damaged))
 
 
 def test_a_wrong_encoding_is_no_silent_mistake(files):
