@@ -297,7 +297,7 @@ def test_what_is_no_frame_is_told():
             "/model/formula: the response must be one column",
         ),
         ({"formula": "sick ~ age", "schema": True, "sampler": "dp_hcm"}, "must be options, or one"),
-        ({"formula": "sick ~ age", "schema": True, "family": "cox"}, "one of"),
+        ({"formula": "sick ~ age", "schema": True, "family": "kernel"}, "one of"),
     ],
 )
 def test_wrong_calls_say_what_would_be_right(given, told):
