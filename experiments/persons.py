@@ -136,7 +136,8 @@ def best_clip(units, back, sds, epsilon):
     noise = 2.0 * np.sqrt(p) / (accountant.mu_of_epsilon(epsilon, DELTA) * np.sqrt(share))
     widths = []
     for clip in np.geomspace(0.5, lengths.max(), 200):
-        left = clips.ALLOWED * np.maximum(lengths - clip, 0.0).sum()
+        longer = lengths > clip
+        left = clips.one_sided(longer.sum()) * np.maximum(lengths - clip, 0.0).sum()
         own = scores.T @ scores + ((noise * clip) ** 2 + left**2) * np.eye(p)
         widths.append(np.median(np.sqrt(np.diag(root @ own @ root.T)) / m / sds))
     return min(widths)

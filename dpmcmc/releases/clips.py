@@ -32,9 +32,9 @@ NEAR_BY, BEHIND, BEHIND_PART = 0.15, 3.0, 0.2
 CURVES = np.array([1.5, 3.0, 6.0, 12.0, 40.0])
 # of the precision of layers, of the three kinds
 PARTS = (0.6, 0.1, 0.3)
-# of what a clip leaves out, how much points the same way: .05 to .65 of 22 real data sets where
-# their clips lie; what is chosen by, and what is allowed for
-ONE_SIDED, ALLOWED = 0.6, 0.8
+# of what a clip takes from m rows, how much points the same way: (1 + m / 4)^(-1/6), the root mean
+# square over real data sets (experiments/tails.py). All of what it takes from a single row does
+SAME_WAY, SAME_WAY_POWER = 4.0, 1.0 / 6.0
 # and where all long scores are of the same kind, as those of long times: more than all of it in the
 # mean direction, as it is not spread over directions (experiments/glms.py)
 ALLOWED_ALIKE = 1.2
@@ -45,8 +45,9 @@ SQUARES_DECAY = 1.02  # and of squared residuals, at least: slower ones have no 
 # of what noise hides of them, what is taken to be there, over its mean, and the sd, over the most
 # that it can be: intervals then hold none of it, and all
 HIDDEN_MEAN, HIDDEN_SD = 0.8, 0.38
-# of what is hidden, the power where it falls more slowly in what is seen; from where that is told
-LEAST_DECAY, SLOWEST_DECAY, LOOKED_BACK = 2.5, 0.4, 0.3
+# of what is hidden, the power where it falls more slowly in what is seen: of lengths, which fall on
+# as slowly (experiments/tails.py), and of curvatures' roots; from where that is told
+LEAST_DECAY, LEAST_CURVES_DECAY, SLOWEST_DECAY, LOOKED_BACK = 1.7, 2.5, 0.4, 0.3
 CONVEX = 1.5  # power by which a layer empties: 1 if it is as full at its upper end, 2 if empty
 NUM_TRIED = 90
 TRIED_CURVES = np.geomspace(CURVES[0], CURVES[-1], NUM_TRIED)
@@ -88,6 +89,11 @@ class Layers:
         at = np.clip(np.searchsorted(self.ends, clips, side="right") - 1, 0, len(self.part) - 1)
         room = np.clip((self.ends[at + 1] - clips) / np.diff(self.ends)[at], 0.0, 1.0)
         return np.asarray(tails[at + 1] + (tails[at] - tails[at + 1]) * room**CONVEX)
+
+    def longer(self, clips: Floats) -> Floats:
+        """Return the parts (m,) of rows that are beyond clips (m,)."""
+        middles = np.sqrt(self.ends[:-1] * self.ends[1:])
+        return np.asarray(np.interp(clips, middles, self.part))
 
     def doubt(self, clips: Floats) -> Floats:
         """Return sds (m,) of the noise of `beyond`.
@@ -201,7 +207,7 @@ def layers(
     scores, slow = (
         _cleared(*kinds_of_layers[0], (DECAY, least)) for least in (LEAST_DECAY, SLOWEST_DECAY)
     )
-    curves = _cleared(*kinds_of_layers[1], (0.5 * DECAY, 0.5 * LEAST_DECAY))  # measured in squares
+    curves = _cleared(*kinds_of_layers[1], (0.5 * DECAY, 0.5 * LEAST_CURVES_DECAY))  # of squares
     squares = (SQUARES_DECAY, 0.5 * SLOWEST_DECAY)
     tails = _cleared(*kinds_of_layers[2], squares, longest=True) if scaled else None
     parts, _, noise = kinds_of_layers[0]
@@ -365,6 +371,11 @@ class Clips:
         return 0.25 * (max(fourth, NORMAL_FOURTH) - 1.0)
 
 
+def one_sided(rows: Floats) -> Floats:
+    """Return how much of what clips take from so many rows (m,) points the same way."""
+    return np.asarray((1.0 + np.maximum(rows, 0.0) / SAME_WAY) ** -SAME_WAY_POWER)
+
+
 def _best(
     variance: Floats, unseen: Floats, of_row: float = 1.0, most_wider: float = MOST_WIDER
 ) -> int:
@@ -412,7 +423,9 @@ def choose(
     each = 2.0 * math.sqrt(size / (layers.rows * parts[0])) * pooled
     first, last = layers.scores.ends[[0, -1]]
     tried = np.geomspace(min(max(first, least), last), last, NUM_TRIED)
-    cut_off = ONE_SIDED * np.hypot(*layers.cut_off(tried))
+    lost_length = np.hypot(*layers.cut_off(tried))
+    same_way = one_sided(layers.rows * layers.scores.longer(tried))
+    cut_off = same_way * lost_length
     unseen = layers.unseen(tried)
     of_row = max(1.0, layers.scores.squared())
     variance = (each * tried) ** 2 + cut_off**2 * layers.rows
@@ -421,7 +434,7 @@ def choose(
     clips = Clips(
         *(size, parts, float(tried[k]), most),
         *(
-            float(cut_off[k]) * (ALLOWED_ALIKE if alike else ALLOWED) / ONE_SIDED,
+            float(lost_length[k]) * (ALLOWED_ALIKE if alike else float(same_way[k])),
             float(unseen[k]),
             lost,
         ),

@@ -209,6 +209,7 @@ def pooled(
         hurdle=hurdle,
         most=_most(most, scale if additive else 1.0, measured),
         robust=not of_model,
+        by_columns=of_model,
         left_sd=left_sd,
         unseen_sd=unseen_sd,
         square_spread=iterates[-1].square_spread if scaled else 0.0,

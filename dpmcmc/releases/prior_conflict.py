@@ -7,6 +7,7 @@ the exact one. A function of released numbers, so it costs nothing.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ LEAST_SQUARE = 1e-12  # mean square of a column around its mean
 LEAST_PRECISION = 1e-16  # of a prior, which is as good as flat
 MOST_NAMED = 4
 MAX_PULL = 0.5  # posterior sds by which a prior that is so far off may move a mean
+MAX_PULL_WIDE = 1.0  # the same, of sds that allow for rows at far bounds
 
 
 def pulls(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats, Floats]:
@@ -41,13 +43,19 @@ def pulls(release: Quadratic, mean: Floats, precision: Floats) -> tuple[Floats, 
     conflict as well: the cause then is not the bounds, but rows that hardly any effect explains.
 
     mean, precision: of independent normal priors (d,). Coefficients of categories are left out:
-    their size does not hang on bounds, and few rows say no quadratic of them.
+    their size does not hang on bounds, and few rows say no quadratic of them. The bias that far
+    bounds allow for hides no conflict: a prior that is far from the rows without it pulls the more.
     """
     p = len(release.place)
     mean, precision = mean[:p], np.maximum(precision[:p], LEAST_PRECISION)
     try:
         with np.errstate(all="ignore"):
-            return _pulls(release, mean, precision)
+            moved, sds = _pulls(release, mean, precision)
+            if not release.by_columns:
+                return moved, sds
+            without, others = _pulls(replace(release, by_columns=False), mean, precision)
+            moved = np.where(moved > MAX_PULL_WIDE, moved, 0.0)
+            return np.maximum(moved, without), np.maximum(sds, others)
     except np.linalg.LinAlgError:  # priors so far apart in width that arithmetic loses one
         return np.zeros(p), precision**-0.5
 

@@ -18,7 +18,7 @@ from dpmcmc.formula.cuts import spread_out
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.mechanisms.sums import largest_noise
 from dpmcmc.privacy.noise import RandomSource
-from dpmcmc.releases import categories, ordered, scales, shares
+from dpmcmc.releases import categories, far_columns, ordered, scales, shares
 from dpmcmc.releases.base import Record
 from dpmcmc.releases.categories import even, roots_of, turned, within
 from dpmcmc.releases.hierarchy import Curves
@@ -195,7 +195,8 @@ class Quadratic(Record):
     over that, 0 of others. smooth_priors: (2, s), scales and degrees of freedom of the half-t
     priors of these, half normal where they are 0. None of a model without s(x).
     part: of the likelihood that counts, as a power; less than 1 of few rows. At 0 posteriors are
-    the prior.
+    the prior. by_columns: whether the bias of clips is larger along columns with far bounds; not of
+    releases that were stored before that.
     """
 
     place: Floats
@@ -248,6 +249,7 @@ class Quadratic(Record):
     smooth_priors: Floats | None = None
     apart: bool = False
     hurdle: bool = False
+    by_columns: bool = False
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> "Quadratic":
@@ -290,17 +292,19 @@ class Quadratic(Record):
     def unsure(self) -> Floats:
         """Return the covariance (p, p) of the score's noise and of the bias that clips may leave.
 
-        Clipped rows lie where scores vary more than their curvature says. The bias is larger in
-        such directions, in so far as they stand out of noise; in none is it less than an even
-        share.
+        Clipped rows lie where scores vary more than their curvature says, and where columns have
+        bounds that are many of their sds off. The bias is larger in such directions, in the former
+        in so far as they stand out of noise; in none is it less than an even share.
         """
         p = len(self.place)
         values, vectors = np.linalg.eigh(self.noise - self.curvature)
         edge = largest_noise(p, math.hypot(self.noise_sd, self.curvature_sd))
         clear = np.maximum(values - edge, 0.0)
         part = np.maximum(p * clear / max(float(clear.sum()), TINY), 1.0)
-        bias = (vectors * (self.left_sd**2 * part)) @ vectors.T
-        return np.asarray(self.score_sd**2 * np.eye(p) + bias)
+        bias = (vectors * part) @ vectors.T
+        if self.by_columns:
+            bias = bias + far_columns.bias(self)
+        return np.asarray(self.score_sd**2 * np.eye(p) + self.left_sd**2 * bias)
 
     @property
     def unseen(self) -> float:

@@ -68,6 +68,16 @@ def test_noise_does_not_hide_a_tail_from_the_choice():
     assert np.median(left) > 0.4  # of the last tail, which clips do reach
 
 
+def test_what_many_rows_lose_cancels_in_part():
+    """All of a single row's points one way, a third of that of a thousand rows."""
+    parts = clips.one_sided(np.array([-1.0, 0.0, 1.0, 250.0, 3000.0]))
+    assert parts[:2].tolist() == [1.0, 1.0]
+    assert np.allclose(parts[2:], [0.96, 0.5, 0.33], atol=0.01)
+    lengths = np.random.default_rng(6).exponential(size=40_000)
+    longer = told(lengths, 1e-3).scores.longer(np.array([1.8, 3.6, 5.0]))
+    assert np.allclose(longer, np.exp([-1.8, -3.6, -5.0]), rtol=0.15)
+
+
 @pytest.mark.parametrize("z", [0.3, 1.0, 25.0])
 @pytest.mark.parametrize("scaled", [False, True])
 def test_layers_have_all_the_noise_that_they_are_charged(monkeypatch, z, scaled):

@@ -1,5 +1,7 @@
 """Priors that lie far from what the rows say: told, by how much, and mended for free."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -124,6 +126,15 @@ def test_a_column_of_a_rare_value_is_not_narrow():
     found = sample("y ~ rare + z", data, schema, epsilon=4, random=Seeded(1))
     told = found.release._stored
     assert prior_conflict.narrow(told).tolist() == [False, False, True]
+
+
+def test_bias_along_far_bounds_hides_no_conflict():
+    told = fitted("linear", 200).release
+    assert prior_conflict.pulls(told._stored, *told._prior)[0].max() > 0.0
+    vague = dataclasses.replace(told._stored, left_sd=30.0 * told._stored.score_sd)
+    assert vague.by_columns
+    assert vague.unsure()[1, 1] > 2.0 * vague.unsure_sd**2
+    assert prior_conflict.pulls(vague, *told._prior)[0].max() > 0.0
 
 
 def test_what_is_told_is_by_how_much_the_posterior_moves():

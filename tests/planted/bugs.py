@@ -1721,6 +1721,22 @@ RELEASING = (
         "::test_an_intercept_that_bounds_took_far_away_is_told_with_its_column",
     ),
     Bug(
+        "clips are taken to leave out nothing of rows at far bounds",
+        "dpmcmc/releases/far_columns.py",
+        "bias",
+        "PER_SQUARE * np.maximum(far**2 - NEAR**2, 0.0)",
+        "0.0 * far",
+        "tests/core/test_far_columns.py::test_bias_lies_along_the_column_whose_bound_is_far",
+    ),
+    Bug(
+        "what far bounds allow for hides that a prior is far from the rows",
+        "dpmcmc/releases/prior_conflict.py",
+        "pulls",
+        "not release.by_columns",
+        "True",
+        "tests/core/test_prior_conflict.py::test_bias_along_far_bounds_hides_no_conflict",
+    ),
+    Bug(
         "a t prior has a degree of freedom too few",
         "dpmcmc/posterior/free/priors.py",
         "_precision",
