@@ -1,6 +1,8 @@
 """Strict reading of Parquet files: flat columns, sizes checked before decoding."""
 
 import io
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Literal
 
@@ -20,6 +22,16 @@ BATCH_ROWS = 16384
 BUFFER_BYTES = 2**20
 METADATA_BYTES = 2**24
 METADATA_ITEMS = 2**18
+FOOTER_SECONDS = 60.0
+MALFORMED = (pa.ArrowException, OSError, UnicodeDecodeError)
+ASK_FOR_COLUMNS = """
+import io, sys
+from pyarrow import parquet
+metadata = parquet.ParquetFile(io.BytesIO(sys.stdin.buffer.read())).metadata
+for group in map(metadata.row_group, range(metadata.num_row_groups)):
+    for at in range(group.num_columns):
+        group.column(at)
+"""
 TOO_MUCH_TEXT = (
     "the file's texts are too long for declared categories; write it with dictionaries, or with"
     " fewer rows in a row group"
@@ -37,7 +49,7 @@ def parquet_batches(
         raise IngestError("file_too_large", "/file", f"over {limits.file_bytes} bytes")
     try:
         yield from _batches(source, columns, limits, reading)
-    except (pa.ArrowException, OSError):
+    except MALFORMED:
         raise IngestError("malformed_parquet", "/file", "cannot be read as Parquet") from None
 
 
@@ -51,11 +63,13 @@ def _batches(
     check_types(schema, columns)
     words = {field.name for field in schema if _is_text(_value(field.type))}
     text = [c.name for c in columns if not holds_numbers(c) and c.name in words]
-    _check_sizes(metadata, columns, text, limits)
+    _check_sizes(source, metadata, columns, text, limits)
     names = [column.name for column in columns]
     with _open(source, read_dictionary=text, metadata=metadata) as file:
         for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
-            yield in_order(_with_texts(batch), columns)
+            batch = _with_texts(batch)
+            batch.validate(full=True)
+            yield in_order(batch, columns)
 
 
 def columns_of_file(source: BinaryIO, limits: Limits) -> list[tuple[str, Kind]]:
@@ -65,7 +79,7 @@ def columns_of_file(source: BinaryIO, limits: Limits) -> list[tuple[str, Kind]]:
     try:
         with _open(source) as file:
             schema = file.schema_arrow
-    except (pa.ArrowException, OSError):
+    except MALFORMED:
         raise IngestError("malformed_parquet", "/file", "cannot be read as Parquet") from None
     return [(field.name, _kind(_value(field.type))) for field in schema]
 
@@ -188,7 +202,34 @@ def value_type(type: pa.DataType) -> ValueType:
     return np.dtype(np.float64 if text else type.to_pandas_dtype())
 
 
+def _is_small(metadata: parquet.FileMetaData, limits: Limits) -> bool:
+    """Return whether row groups are so small that no column of them can be too large."""
+    groups = [metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)]
+    most = min(limits.text_bytes, limits.chunk_bytes)
+    return all(0 <= size <= most for size in groups) and sum(groups) <= limits.decoded_bytes
+
+
+def _check_footer(source: BinaryIO) -> None:
+    """Refuse a footer that ends the process which asks for columns of it. Raises IngestError.
+
+    Arrow 26 aborts where statistics of a column's sizes are wrong.
+    """
+    end = source.seek(-8, io.SEEK_END)
+    length = int.from_bytes(source.read(4), "little")
+    if length > min(end, METADATA_BYTES):
+        raise IngestError("malformed_parquet", "/file", "cannot be read as Parquet")
+    source.seek(end - length)
+    footer = b"PAR1" + source.read()
+    command = [sys.executable, "-I", "-c", ASK_FOR_COLUMNS]
+    done = subprocess.run(  # noqa: S603  a program of ours
+        command, input=footer, capture_output=True, timeout=FOOTER_SECONDS, check=False
+    )
+    if done.returncode:
+        raise IngestError("malformed_parquet", "/file", "cannot be read as Parquet")
+
+
 def _check_sizes(
+    source: BinaryIO,
     metadata: parquet.FileMetaData,
     columns: Sequence[Column | UnitColumn],
     text: Sequence[str],
@@ -202,6 +243,9 @@ def _check_sizes(
         raise IngestError("too_many_rows", "/file", f"more than {limits.rows} rows")
     if metadata.num_rows * (8 * len(columns) - 4 * len(text)) > limits.decoded_bytes:
         raise IngestError("file_too_large", "/file", "decoded, the content is too large")
+    if _is_small(metadata, limits):
+        return
+    _check_footer(source)
     decoded, names = 0, {column.name for column in columns}
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for at in range(group.num_columns):

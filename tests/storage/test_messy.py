@@ -1,5 +1,6 @@
 """Files as people have them: what is found of them, what is asked, what is read."""
 
+import base64
 import gzip
 import io
 import random
@@ -256,6 +257,37 @@ def test_damaged_archives_are_refused_however_they_are_damaged(files):
                 del damaged[at : at + draw.randint(1, 9) if at >= 0 else len(damaged)]
             if len(damaged) < 200:
                 break
+        with suppress(IngestError):
+            take(files, bytes(damaged))
+
+
+# a table of one number; one byte of its footer is such that Arrow 26 aborts where it is asked for
+# the facts of a column
+ABORTS = base64.b64decode(
+    "UEFSMRUAFRwVHCwVAhUAFQYVBhwAAAACAAAAAgEAAAAAAADgPxUEGSw1ABgGc2NoZW1hFQIAFQomAhgBeAAWAhkcGRwm"
+    "ABwVChklBgAZGAF4FQAWAhZCFkImCEkcFQAVABUCADwpBhkmAAIAAAAWQhYCJggWQgAoIHBhcnF1ZXQtY3BwLWFycm93"
+    "IHZlcnNpb24gMjYuMC4xGRwcAAAAegAAAFBBUjE="
+)
+
+
+@pytest.mark.parametrize("limits", [{}, {"text_bytes": 1}])
+def test_a_parquet_file_ends_no_process(files, limits):
+    """Neither a small one, nor one whose columns have to be asked for."""
+    columns = parse_columns([{"name": "x", "type": "number", "lower": 0, "upper": 1}])
+    with pytest.raises(IngestError) as caught:
+        take(files, ABORTS, columns, limits=limits)
+    assert caught.value.code == "malformed_parquet"
+    with pytest.raises(IngestError) as caught:
+        take(files, EXPORTS["Parquet"].content, limits={"text_bytes": 1}, skip=["id", "tags"])
+    assert caught.value.code == "file_too_large"
+
+
+def test_damaged_parquet_files_are_refused_however_they_are_damaged(files):
+    draw, undamaged = random.Random(5), EXPORTS["Parquet, texts as bytes"].content
+    for _ in range(1000):
+        damaged = bytearray(undamaged)
+        for _ in range(draw.randint(1, 4)):
+            damaged[draw.randrange(4, len(damaged) - 4)] = draw.randrange(256)
         with suppress(IngestError):
             take(files, bytes(damaged))
 
