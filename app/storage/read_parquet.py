@@ -24,14 +24,17 @@ METADATA_BYTES = 2**24
 METADATA_ITEMS = 2**18
 FOOTER_SECONDS = 60.0
 MALFORMED = (pa.ArrowException, OSError, UnicodeDecodeError)
-ASK_FOR_COLUMNS = """
-import io, sys
-from pyarrow import parquet
-metadata = parquet.ParquetFile(io.BytesIO(sys.stdin.buffer.read())).metadata
-for group in map(metadata.row_group, range(metadata.num_row_groups)):
-    for at in range(group.num_columns):
-        group.column(at)
-"""
+ASK_FOR_COLUMNS = "\n".join(
+    (
+        "import io, sys",
+        "from pyarrow import parquet",
+        "footer = io.BytesIO(sys.stdin.buffer.read())",
+        "metadata = parquet.ParquetFile(footer).metadata",
+        "for group in map(metadata.row_group, range(metadata.num_row_groups)):",
+        "    for at in range(group.num_columns):",
+        "        group.column(at)",
+    )
+)
 TOO_MUCH_TEXT = (
     "the file's texts are too long for declared categories; write it with dictionaries, or with"
     " fewer rows in a row group"

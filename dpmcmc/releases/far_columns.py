@@ -79,6 +79,8 @@ def distances(columns: Columns) -> Floats:
     moments = columns.moments()[0]
     constant = typical(moments)[1]
     second = moments if columns.ordered or not constant else _by_curvature(columns, len(moments))
+    if not second[0, 0] > TINY:  # rows tell nothing of their predictors
+        second = moments
     middle = second[0] / max(float(second[0, 0]), TINY) * constant
     square = np.diag(second) / (float(second[0, 0]) if constant else 1.0) - middle**2
     room = 1.0 + np.abs(middle)

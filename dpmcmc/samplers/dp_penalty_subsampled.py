@@ -118,7 +118,7 @@ class SubsampledMixing(PenaltyMixing):
         joint = float(np.hypot(guess.joint_width / part, batch_noise / assumptions.sds.max()))
         return replace(guess, width=width, joint_width=joint)
 
-    def _noises(self, options: Any, public: PublicRows, z: float, widths: Floats) -> Floats:
+    def _noise_ratios(self, options: Any, public: PublicRows, z: float, widths: Floats) -> Floats:
         """Return the sds of the noise on lambda, of privacy and batch, for moves of LENGTHS."""
         part = options.batch / public.rows
         scaled = widths / part

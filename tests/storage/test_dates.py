@@ -93,7 +93,7 @@ def test_dates_that_stand_for_no_value_are_not_clamped(files: Files) -> None:
     assert table.columns["seen"][2] == 365.0
 
 
-WRONG = ["2020-02-30", "02/03/2020", "1.2.20", "43831", "2020-01", "soon", "1,5", "nan"]
+WRONG = ["2020-02-30", "1.2.20", "43831", "2020-01", "soon", "1,5", "nan"]
 
 
 @pytest.mark.parametrize("word", WRONG)
