@@ -23,7 +23,7 @@ BUFFER_BYTES = 2**20
 METADATA_BYTES = 2**24
 METADATA_ITEMS = 2**18
 FOOTER_SECONDS = 60.0
-MALFORMED = (pa.ArrowException, OSError, UnicodeDecodeError)
+MALFORMED = (pa.ArrowException, OSError, UnicodeDecodeError, subprocess.TimeoutExpired)
 ASK_FOR_COLUMNS = "\n".join(
     (
         "import io, sys",
@@ -53,7 +53,12 @@ def parquet_batches(
     try:
         yield from _batches(source, columns, limits, reading)
     except MALFORMED:
-        raise IngestError("malformed_parquet", "/file", "cannot be read as Parquet") from None
+        raise _malformed() from None
+
+
+def _malformed() -> IngestError:
+    """Return the error of a file that is not Parquet, or is damaged."""
+    return IngestError("malformed_parquet", "/file", "cannot be read as Parquet")
 
 
 def _batches(
@@ -83,7 +88,7 @@ def columns_of_file(source: BinaryIO, limits: Limits) -> list[tuple[str, Kind]]:
         with _open(source) as file:
             schema = file.schema_arrow
     except MALFORMED:
-        raise IngestError("malformed_parquet", "/file", "cannot be read as Parquet") from None
+        raise _malformed() from None
     return [(field.name, _kind(_value(field.type))) for field in schema]
 
 
@@ -220,7 +225,7 @@ def _check_footer(source: BinaryIO) -> None:
     end = source.seek(-8, io.SEEK_END)
     length = int.from_bytes(source.read(4), "little")
     if length > min(end, METADATA_BYTES):
-        raise IngestError("malformed_parquet", "/file", "cannot be read as Parquet")
+        raise _malformed()
     source.seek(end - length)
     footer = b"PAR1" + source.read()
     command = [sys.executable, "-I", "-c", ASK_FOR_COLUMNS]
@@ -228,7 +233,7 @@ def _check_footer(source: BinaryIO) -> None:
         command, input=footer, capture_output=True, timeout=FOOTER_SECONDS, check=False
     )
     if done.returncode:
-        raise IngestError("malformed_parquet", "/file", "cannot be read as Parquet")
+        raise _malformed()
 
 
 def _check_sizes(

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.storage import dialect
+from app.storage import dialect, read_parquet
 from app.storage.columns import columns_json, parse_columns
 from app.storage.dialect import Dialect, Reading
 from app.storage.errors import IngestError
@@ -280,6 +280,13 @@ def test_a_parquet_file_ends_no_process(files, limits):
     with pytest.raises(IngestError) as caught:
         take(files, EXPORTS["Parquet"].content, limits={"text_bytes": 1}, skip=["id", "tags"])
     assert caught.value.code == "file_too_large"
+
+
+def test_a_footer_that_takes_too_long_is_refused(files, monkeypatch):
+    monkeypatch.setattr(read_parquet, "FOOTER_SECONDS", 1e-6)
+    with pytest.raises(IngestError) as caught:
+        take(files, EXPORTS["Parquet"].content, limits={"text_bytes": 1})
+    assert caught.value.code == "malformed_parquet"
 
 
 def test_damaged_parquet_files_are_refused_however_they_are_damaged(files):
