@@ -63,7 +63,8 @@ DATES_TWO_WAYS = (
     "dates such as 01/02/2020 can be read in two ways here: declare dates, dmy for day, month, year"
     " or mdy for month, day, year"
 )
-SLASHED = re.compile(r"([0-9]{1,2})[/-]([0-9]{1,2})[/-][0-9]{4}(?![0-9]).*")
+# a date that can be read in two ways, and its time of day if any; for Arrow's expressions as well
+SLASHED = r"^\s*([0-9]{1,2})[/-]([0-9]{1,2})[/-]([0-9]{4})([^0-9].*)?$"
 SIGN, POWER = "[+\\-\u2212]?", "(?:[eE][+-]?[0-9]+)?"
 LINE_ENDS = re.compile(r"\s*[\r\n]\s*")  # within a name, as forms write them
 IMPORT_ID = '{"ImportId"'  # so begins what Qualtrics writes in the second row below its header
@@ -376,7 +377,7 @@ def _date_order(rows: Sequence[Sequence[str]], columns: Iterable[int]) -> DateOr
     """Return the order of day and month in columns of dates; None: unclear, or there are none."""
     orders = set[DateOrder]()
     for at in columns:
-        matches = [SLASHED.fullmatch(row[at]) for row in rows if at < len(row) and row[at]]
+        matches = [re.match(SLASHED, row[at]) for row in rows if at < len(row) and row[at]]
         if None not in matches:
             orders |= {"dmy" for match in matches if match and int(match[1]) > MONTHS}
             orders |= {"mdy" for match in matches if match and int(match[2]) > MONTHS}

@@ -23,8 +23,10 @@ from app.storage.dialect import (
     DATES_TWO_WAYS,
     END_OF_FILE,
     SAMPLE_BYTES,
+    SLASHED,
     TWO_WAYS,
     WAYS,
+    DateOrder,
     Dialect,
     Reading,
     Sample,
@@ -122,16 +124,19 @@ class _Records:
     def blocks(self, text: Iterator[bytes]) -> Iterator[bytes]:
         """Yield blocks of whole records, without what stands below them. Raises IngestError.
 
-        Between spaces that separate one alone is left.
+        Of several spaces that separate one is left.
         """
-        block = b""
-        for following in self._whole(text):
+        for block in self._above_notes(text):
             if block:
                 yield self._spaces.sub(_single_space, block) if self._spaced else block
+
+    def _above_notes(self, text: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield blocks of whole records, the last one without notes. Raises IngestError."""
+        block = b""
+        for following in self._whole(text):
+            yield block
             block = following
-        block = without_notes(block, self._skip_last_lines, self._blank, several=self._fields > 1)
-        if block:
-            yield self._spaces.sub(_single_space, block) if self._spaced else block
+        yield without_notes(block, self._skip_last_lines, self._blank, several=self._fields > 1)
 
     def _whole(self, text: Iterator[bytes]) -> Iterator[bytes]:
         """Yield blocks of whole records, without trailing blank lines. Raises IngestError."""
@@ -212,8 +217,9 @@ def csv_batches(
                     arrays[at] = plain(arrays[at], dialect)
                 elif isinstance(column, DateColumn):
                     if dialect.dates is None:
-                        unclear_dates += _count(pc.match_substring_regex(arrays[at], SLASHES))
-                    arrays[at] = with_points(arrays[at], dialect)
+                        unclear_dates += _count(pc.match_substring_regex(arrays[at], SLASHED))
+                    else:
+                        arrays[at] = _with_points(arrays[at], dialect.dates)
             yield pa.RecordBatch.from_arrays(arrays, every)
     if ragged.rows:
         counted = f"{ragged.rows} rows have another number of fields than the header"
@@ -302,15 +308,10 @@ def _count(truths: pa.Array) -> int:
     return int(pc.sum(truths).as_py() or 0)
 
 
-SLASHES = r"^\s*([0-9]{1,2})[/-]([0-9]{1,2})[/-]([0-9]{4})"
-
-
-def with_points(array: pa.Array, dialect: Dialect) -> pa.Array:
-    """Return dates as texts with the day first and points, where slashes were and are told."""
-    if dialect.dates is None:
-        return array
-    order = r"\1.\2.\3" if dialect.dates == "dmy" else r"\2.\1.\3"
-    return pc.replace_substring_regex(array, SLASHES, order)
+def _with_points(array: pa.Array, order: DateOrder) -> pa.Array:
+    """Return dates with slashes as dates with points and the day first; others as they are."""
+    day_first = r"\1.\2.\3\4" if order == "dmy" else r"\2.\1.\3\4"
+    return pc.replace_substring_regex(array, SLASHED, day_first)
 
 
 def plain(array: pa.Array, dialect: Dialect) -> pa.Array:

@@ -10,6 +10,7 @@ const AWAY = "The service does not answer. What you typed is still here: try aga
 const ENDED = "Your session has ended. Sign in again in another tab, then go on here.";
 const OTHER = "Somebody else is signed in here now. Reload the page before you go on.";
 const LIVE = ["queued", "running"];
+// The job that a form made, so that its reader may go back to the form: see job_form.js.
 {
   const [, job] = location.pathname.match(/^\/jobs\/([0-9a-f-]{36})$/) ?? [];
   if (job && sessionStorage.getItem("sent")) {
