@@ -523,16 +523,12 @@ def problems(
         if events not in named:
             named.append(events)
     more = f" and {len(named) - MOST_NAMED} more such groups" if len(named) > MOST_NAMED else ""
-    told = f"too few events stand out of the noise ({'; '.join(named[:MOST_NAMED])}{more}), so that"
-    if all(group.name == ALL_ROWS for _, group, _, _ in worst):
-        return (
-            f"{told} coefficients have no normal posterior: give narrower priors, or take a larger"
-            " epsilon if noise hides the events",
-        )
+    join = "join such a category to another one or leave it out, "
+    join = "" if all(group.name == ALL_ROWS for _, group, _, _ in worst) else join
     return (
-        f"{told} these coefficients have no normal posterior: join such a category to another one"
-        " or leave it out, give them narrower priors, or take a larger epsilon if noise hides the"
-        " events",
+        f"too few events stand out of the noise ({'; '.join(named[:MOST_NAMED])}{more}), so that"
+        f" these coefficients have no normal posterior: {join}give them narrower priors, or take a"
+        " larger epsilon if noise hides the events",
     )
 
 

@@ -132,7 +132,8 @@ class Place:
     and the covariate t of slopes. root: (d, d): coefficients are moved by root @ u. unit: root of
     the usual slope of a row. scale: of residuals. spread: (g,) posterior sds of the predictor of a
     usual row of each group, over which slopes and means are averaged; 0 where nothing is known.
-    told: (g,) precisions of these predictors by released numbers, without the prior of effects.
+    earlier_precision: (g,) precisions of these predictors by released numbers, without the prior of
+    effects.
     """
 
     coefficients: Floats
@@ -141,7 +142,7 @@ class Place:
     unit: float
     scale: float
     spread: Floats
-    told: Floats
+    earlier_precision: Floats
 
     @property
     def own(self) -> float:
@@ -324,7 +325,7 @@ def _stored(
         within=rows.groups.within,
         outer_sd=rows.groups.prior_sds[0],
         averaged=np.zeros(0) if rows.family.quadratic else place.spread,
-        told=place.told if rows.family.link == "logit" else np.zeros(0),
+        earlier_precision=place.earlier_precision if rows.family.link == "logit" else np.zeros(0),
         link=rows.family.link,
     )
     return arrow if rows.family.quadratic else _settled(rows, arrow)
@@ -352,7 +353,7 @@ def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
     times, part = arrow.usual_part(*rows.prior)
     law = part.middle()
     step, wide = part.moments(law)
-    spread = told = np.zeros(rows.groups.count)
+    spread = earlier_precision = np.zeros(rows.groups.count)
     if not rows.family.quadratic:
         step[d:] = np.clip(step[d:], -LARGEST_MOVE, LARGEST_MOVE)
         change = float(np.linalg.norm(step[:d])) / place.unit  # of predictors
@@ -361,13 +362,13 @@ def _moved(rows: GroupedRows, arrow: Arrow, place: Place) -> Place:
         # it would else move coefficients
         sds = np.sqrt(predictor_variances(wide, arrow.unit))
         spread = np.clip(sds, LEAST_SPREAD, MOST_SPREAD)
-        told = np.maximum(spread**-2.0 - 1.0 / arrow.level_variance(law), 0.0)
+        earlier_precision = np.maximum(spread**-2.0 - 1.0 / arrow.level_variance(law), 0.0)
     moved = replace(
         place,
         coefficients=arrow.place + place.root @ step[:d],
         effects=(arrow.effects + step[d:]).reshape(place.effects.shape),
         spread=spread,
-        told=told,
+        earlier_precision=earlier_precision,
     )
     if not arrow.scaled:
         return moved

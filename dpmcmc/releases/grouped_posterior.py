@@ -85,7 +85,7 @@ class Arrow(Record):
     within each outer one, of which one lies behind the other; 0 without outer ones. outer_sd,
     outer_df: of the prior of the sd of outer groups' effects. averaged: (g,) sds of normal
     predictors that answers and slopes are averaged over, none of a quadratic likelihood; around:
-    (g,), their means. told: (g,), precisions of a logit link's predictors about these by earlier
+    (g,), their means. earlier_precision: (g,), of a logit link's predictors about these by earlier
     releases, none for 0. times: (g,), what multiplies curvatures of groups, none for 1: see
     tangent. link: of the family.
     """
@@ -121,7 +121,7 @@ class Arrow(Record):
     outer_df: float = 0.0
     averaged: Floats = field(default_factory=lambda: np.zeros(0))
     around: Floats = field(default_factory=lambda: np.zeros(0))
-    told: Floats = field(default_factory=lambda: np.zeros(0))
+    earlier_precision: Floats = field(default_factory=lambda: np.zeros(0))
     times: Floats = field(default_factory=lambda: np.zeros(0))
     link: str = "identity"
 
@@ -788,7 +788,7 @@ class Part:
             variances = predictor_variances(covariance, arrow.unit) + away
             return np.asarray(np.minimum(variances, MOST_AVERAGED[arrow.link]))
         own = np.maximum(predictor_variances(covariance, arrow.unit), 1e-12)
-        kept = 1.0 / (1.0 + own * arrow.told) if len(arrow.told) else 1.0
+        kept = 1.0 / (1.0 + own * arrow.earlier_precision) if len(arrow.earlier_precision) else 1.0
         variances = kept * own + (kept * (arrow.levels() + step - arrow.around)) ** 2
         return np.asarray(np.minimum(variances, MOST_AVERAGED[arrow.link]))
 

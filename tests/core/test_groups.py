@@ -978,7 +978,8 @@ def test_predictors_are_as_near_to_where_rows_were_evaluated_as_earlier_steps_sa
         score=np.zeros(1), curvature=np.full((1, 1), curvature.sum()), rows=float(g),
         cell_score=curvature * (effects - around) + off, left=np.zeros(2),
         border=curvature[None], cell_curvature=curvature,
-        sds=np.array([1e-3, noise * 10, 1e-3, 1e-3, 1e-3]), told=np.full(g, before**-2.0),
+        sds=np.array([1e-3, noise * 10, 1e-3, 1e-3, 1e-3]),
+        earlier_precision=np.full(g, before**-2.0),
     )  # fmt: skip
     away = np.mean((effects - around) ** 2)
     flat = np.zeros(1), np.full(1, 1e-6)
@@ -988,7 +989,7 @@ def test_predictors_are_as_near_to_where_rows_were_evaluated_as_earlier_steps_sa
         return part.variances().mean()
 
     assert found(arrow) == pytest.approx(away, rel=0.07)
-    assert found(replace(arrow, told=np.zeros(0))) > 1.15 * away  # by the score alone
+    assert found(replace(arrow, earlier_precision=np.zeros(0))) > 1.15 * away  # by the score alone
 
 
 @pytest.mark.parametrize("family", ["logistic", "poisson"])

@@ -188,10 +188,10 @@ def check(
         raise SpecError("/sampler/algorithm", f"{design.smooths[0].term} is for {ALGORITHM}")
     if not is_given(design, model):
         return
-    if family is not None and family.link == "hurdle" and model.weights is None:
-        pass
-    elif family is None or family.link in SEVERAL:
-        known = "offsets" if family is not None and family.link == "hurdle" else "no offsets"
+    hurdle = family is not None and family.link == "hurdle"
+    offsets_alone = hurdle and model.weights is None
+    if family is None or (family.link in SEVERAL and not offsets_alone):
+        known = "offsets" if hurdle else "no offsets"
         raise SpecError("/model", f"{model.family} knows {known} and no weights")
     if algorithm not in (None, "auto", ALGORITHM):
         raise SpecError("/sampler/algorithm", f"offsets and weights are for {ALGORITHM}")
