@@ -25,11 +25,6 @@ def _check_count(count: int) -> None:
         raise ValueError("count must be 1 or larger")
 
 
-def basic_composition(entries: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the sums of epsilons and of deltas (blog, Claim 10)."""
-    return math.fsum(e for e, _ in entries), math.fsum(d for _, d in entries)
-
-
 def advanced_epsilon_blog(entries: Sequence[tuple[float, int]], beta: float) -> float:
     """Return epsilon at delta = beta of (epsilon, count) pure mechanisms (blog, Claim 16; loose).
 
@@ -65,12 +60,6 @@ def _check_entries(entries: Sequence[tuple[float, int]], beta: float) -> None:
     for epsilon, count in entries:
         check_epsilon(epsilon)
         _check_count(count)
-
-
-def advanced_delta(delta: float, count: int, beta: float) -> float:
-    """Return delta of `count` mechanisms by advanced composition: beta + k delta."""
-    _check_count(count)
-    return beta + count * delta
 
 
 def optimal_delta(epsilon: float, delta: float, count: int, at_epsilon: float) -> float:

@@ -67,15 +67,6 @@ def zcdp_epsilon_loose(rho: float, delta: float) -> float:
     return (rho + math.sqrt(-4 * rho * math.log(delta))) * (1 + _PAD)
 
 
-def zcdp_rho_loose(epsilon: float, delta: float) -> float:
-    """Return rho, the inverse of zcdp_epsilon_loose (thesis A, Theorem 6)."""
-    check_delta(delta)
-    check_epsilon(epsilon)
-    log = -math.log(delta)
-    root = epsilon / (math.sqrt(epsilon + log) + math.sqrt(log))
-    return root * root * (1 - _PAD)
-
-
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Return epsilon at delta of rho-zCDP by CKS at its best real order, rounded up.
 

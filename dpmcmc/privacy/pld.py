@@ -248,7 +248,7 @@ def _amplified(noise_multiplier: float, rate: float, epsilons: FloatArray) -> Fl
         - math.log(rate)
         + np.log1p((rate - 1.0) * np.exp(-np.maximum(epsilons, LARGEST_EXPONENT)))
     )
-    base = np.where(epsilons < LARGEST_EXPONENT, near, far)  # as subsampling.base_epsilon
+    base = np.where(epsilons < LARGEST_EXPONENT, near, far)
     above: FloatArray = rate * _gaussian_profile(1 / noise_multiplier, base)
     return above
 

@@ -36,6 +36,7 @@ from dpmcmc.privacy.events import (
 )
 from dpmcmc.privacy.laplace import laplace_delta
 from dpmcmc.privacy.quotes import quote
+from tests import bounds
 
 ADD = Neighbouring.ADD_REMOVE
 orders = st.one_of(st.floats(1.01, 100), st.integers(2, 64).map(float))
@@ -129,9 +130,9 @@ def test_bounds_of_sampling_without_replacement_are_ordered(
     multiplier: float, rate: float, order: int
 ) -> None:
     profile = subsampling.wor_rdp_gaussian(multiplier, rate, order)
-    differences = subsampling.wor_rdp_gaussian_differences(multiplier, rate, order)
+    differences = bounds.wor_rdp_gaussian_differences(multiplier, rate, order)
     plain = subsampling.wor_rdp(lambda j: j / (2 * multiplier**2), rate, order)
-    convex = subsampling.wor_rdp_convex(order / (2 * multiplier**2), rate, order)
+    convex = bounds.wor_rdp_convex(order / (2 * multiplier**2), rate, order)
     assert profile <= differences * (1 + 1e-9)
     assert differences <= plain * (1 + 1e-9)
     assert profile <= convex * (1 + 1e-9)
@@ -182,7 +183,7 @@ def test_barker_base_bounds_every_pair_of_gaussians(batch: int, order: int) -> N
     spread = 0.5 * np.log(second / first) + np.log(second / mixed) / (2 * (order - 1))
     divergence = spread + order * (4 / batch) / (2 * mixed)
     assert divergence[inside].max() <= bound <= divergence[inside].max() * 1.2
-    assert bound <= subsampling.barker_base_rdp_loose(batch, min(order, batch / 5 - 0.01))
+    assert bound <= bounds.barker_base_rdp_loose(batch, min(order, batch / 5 - 0.01))
 
 
 @settings(max_examples=30)
@@ -323,7 +324,7 @@ def test_far_losses_are_on_the_grid_too() -> None:
     """Where e^epsilon overflows: the loss has mean 800 and sd 40."""
     grid = pld._gaussian_distribution(1 / 40, 0.5, 0.25)
     for at in (700.0, 720.0, 900.0, 1100.0):
-        exact = subsampling.wor_delta(1 / 40, 0.5, at)
+        exact = bounds.wor_delta(1 / 40, 0.5, at)
         assert exact * (1 - 1e-6) <= grid.delta(at) <= exact * 1.5 + 1e-20
 
 

@@ -37,7 +37,7 @@ from dpmcmc.privacy.filter import (
     spent_epsilon,
 )
 from dpmcmc.privacy.gaussian import delta_of_mu
-from dpmcmc.privacy.subsampling import wor_delta
+from tests.bounds import wor_delta
 
 DELTA = 1e-6
 MIXED = FilterTerms(3.0, DELTA, gdp_weight=0.5, renyi=((9, 0.5),))
