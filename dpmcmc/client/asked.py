@@ -27,33 +27,6 @@ JobFile = Annotated[
     Path | None,
     typer.Argument(exists=True, dir_okay=False, help="A job as JSON; flags go before it."),
 ]
-Dataset = Annotated[str | None, typer.Option(help="Its name or id.")]
-Formula = Annotated[str | None, typer.Option(help='Such as "visits ~ age + sex".')]
-Family = Annotated[
-    str | None, typer.Option(help="By default that of the response's type: logistic, linear, ...")
-]
-Epsilon = Annotated[float | None, typer.Option(callback=finite, help="What the job may cost.")]
-Delta = Annotated[
-    float | None, typer.Option(callback=finite, help="By default that of the dataset.")
-]
-Algorithm = Annotated[str | None, typer.Option(help="By default the planner chooses.")]
-PriorScale = Annotated[
-    float | None,
-    typer.Option("--prior-scale", callback=finite, help="Sd of the normal prior of coefficients."),
-]
-MaxRows = Annotated[
-    int | None,
-    typer.Option("--max-rows", help="Most rows of one person, where the dataset has several."),
-]
-DryRun = Annotated[
-    bool,
-    typer.Option("--dry-run", help="On rows made from the declared bounds alone, for nothing."),
-]
-AcceptLow = Annotated[
-    bool, typer.Option("--accept-low-quality", help="Run also what the plan calls useless.")
-]
-
-
 Name = Annotated[str | None, typer.Option(help="What the job is called, for people.")]
 Note = Annotated[str | None, typer.Option(help="What is noted on the job, for people.")]
 
@@ -65,45 +38,60 @@ class Spend(StrEnum):
     all = "all"
 
 
-SpendOf = Annotated[
-    Spend | None,
-    typer.Option(
-        "--spend", help="until_hopeless (the default) ends a release that cannot succeed; or all."
-    ),
-]
-
-
 class Until(StrEnum):
     """What ends a job that begins small."""
 
     reliable = "reliable"
 
 
-UntilOf = Annotated[
-    Until | None,
-    typer.Option(
-        "--until",
-        help="reliable: begin small and go on until the result is; --epsilon is then the most.",
-    ),
-]
-
-
 @dataclass(frozen=True, slots=True)
 class Flags:
     """The options of a job on the command line; None where one is left out."""
 
-    dataset: str | None
-    formula: str | None
-    family: str | None
-    epsilon: float | None
-    delta: float | None
-    algorithm: str | None
-    prior_scale: float | None
-    max_rows: int | None
-    accept_low_quality: bool
-    dry_run: bool
-    spend: Spend | None
-    until: Until | None
+    dataset: Annotated[str | None, typer.Option(help="Its name or id.")] = None
+    formula: Annotated[str | None, typer.Option(help='Such as "visits ~ age + sex".')] = None
+    family: Annotated[
+        str | None,
+        typer.Option(help="By default that of the response's type: logistic, linear, ..."),
+    ] = None
+    epsilon: Annotated[
+        float | None, typer.Option(callback=finite, help="What the job may cost.")
+    ] = None
+    delta: Annotated[
+        float | None, typer.Option(callback=finite, help="By default that of the dataset.")
+    ] = None
+    algorithm: Annotated[str | None, typer.Option(help="By default the planner chooses.")] = None
+    prior_scale: Annotated[
+        float | None, typer.Option(callback=finite, help="Sd of the normal prior of coefficients.")
+    ] = None
+    max_rows: Annotated[
+        int | None, typer.Option(help="Most rows of one person, where the dataset has several.")
+    ] = None
+    accept_low_quality: Annotated[
+        bool, typer.Option("--accept-low-quality", help="Run also what the plan calls useless.")
+    ] = False
+    spend: Annotated[
+        Spend | None,
+        typer.Option(
+            help="until_hopeless (the default) ends a release that cannot succeed; or all."
+        ),
+    ] = None
+    until: Annotated[
+        Until | None,
+        typer.Option(
+            help="reliable: begin small and go on until the result is; --epsilon is then the most."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitFlags(Flags):
+    """The options of a job that is submitted."""
+
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="On rows made from the declared bounds alone, for nothing."),
+    ] = False
 
 
 def job(client: Client, file: Path | None, flags: Flags) -> Json:
@@ -130,7 +118,7 @@ def job(client: Client, file: Path | None, flags: Flags) -> Json:
         _merge(body, "model", prior={"kind": "normal", "scale": flags.prior_scale})
     if flags.accept_low_quality:
         body["accept_low_quality"] = True
-    if flags.dry_run:
+    if isinstance(flags, SubmitFlags) and flags.dry_run:
         body["dry_run"] = True
     if flags.spend is not None:
         body["spend"] = flags.spend.value

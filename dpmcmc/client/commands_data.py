@@ -1,5 +1,6 @@
 """Commands on datasets, their budgets and their ledgers."""
 
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from dpmcmc.client.terminal import (
     read,
     save,
     show,
+    taking,
 )
 
 Dataset = Annotated[str, typer.Argument(help="A dataset's name or id.")]
@@ -63,69 +65,53 @@ def dummy(
     save(output, table, as_json)
 
 
-Separator = Annotated[
-    str | None, typer.Option(help="Between fields, such as ';' or tab; found where left out.")
-]
-Decimal = Annotated[str | None, typer.Option(help="The decimal sign, '.' or ','.")]
-Thousands = Annotated[str | None, typer.Option(help="Between groups of digits, such as '.'.")]
-Encoding = Annotated[str | None, typer.Option(help="Such as windows-1252.")]
-Dates = Annotated[
-    str | None, typer.Option(help="Of dates such as 01/02/2020: dmy, or mdy for month first.")
-]
-SkipFirstRows = Annotated[
-    int | None, typer.Option(min=0, help="Lines below the header that are no rows, as of units.")
-]
-SkipLastLines = Annotated[
-    int | None, typer.Option(min=0, help="Lines of notes below the rows, blank ones not counted.")
-]
-NoValue = Annotated[
-    list[str] | None, typer.Option("--none", help="A spelling of no value, such as NA; repeat it.")
-]
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a text file is written, as options; None where one is left out."""
 
+    separator: Annotated[
+        str | None, typer.Option(help="Between fields, such as ';' or tab; found where left out.")
+    ] = None
+    decimal: Annotated[str | None, typer.Option(help="The decimal sign, '.' or ','.")] = None
+    thousands: Annotated[
+        str | None, typer.Option(help="Between groups of digits, such as '.'.")
+    ] = None
+    encoding: Annotated[str | None, typer.Option(help="Such as windows-1252.")] = None
+    dates: Annotated[
+        str | None, typer.Option(help="Of dates such as 01/02/2020: dmy, or mdy for month first.")
+    ] = None
+    skip_first_rows: Annotated[
+        int | None,
+        typer.Option(min=0, help="Lines below the header that are no rows, as of units."),
+    ] = None
+    skip_last_lines: Annotated[
+        int | None,
+        typer.Option(min=0, help="Lines of notes below the rows, blank ones not counted."),
+    ] = None
+    none: Annotated[
+        list[str] | None, typer.Option(help="A spelling of no value, such as NA; repeat it.")
+    ] = None
 
-def _format(
-    separator: str | None,
-    decimal: str | None,
-    thousands: str | None,
-    encoding: str | None,
-    dates: str | None,
-    skip_first_rows: int | None,
-    skip_last_lines: int | None,
-    none: list[str] | None,
-) -> dict[str, object]:
-    """The members of format that are named."""
-    members = {
-        "separator": "\t" if separator in ("tab", "\\t") else separator,
-        "decimal": decimal,
-        "thousands": thousands,
-        "encoding": encoding,
-        "dates": dates,
-        "skip_first_rows": skip_first_rows,
-        "skip_last_lines": skip_last_lines,
-        "missing": none or None,
-    }
-    return {name: value for name, value in members.items() if value is not None}
+    def members(self) -> dict[str, object]:
+        """The members of a request's format that are named."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        given["missing"] = given.pop("none") or None
+        if self.separator in ("tab", "\\t"):
+            given["separator"] = "\t"
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @commands.command()
+@taking(Format)
 def inspect(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Text or Parquet.")],
-    separator: Separator = None,
-    decimal: Decimal = None,
-    thousands: Thousands = None,
-    encoding: Encoding = None,
-    dates: Dates = None,
-    skip_first_rows: SkipFirstRows = None,
-    skip_last_lines: SkipLastLines = None,
-    none: NoValue = None,
+    *,
+    given: Format,
     as_json: AsJson = False,
 ) -> None:
     """Show how a file is written, its columns and first rows; nothing is stored (admin)."""
-    written = _format(
-        separator, decimal, thousands, encoding, dates, skip_first_rows, skip_last_lines, none
-    )
-    inspection = client_of(context).inspect(file, written)
+    inspection = client_of(context).inspect(file, given.members())
     questions = [
         f"[yellow]{escape(question['pointer'] + ': ' + question['message'])}[/]"
         for question in inspection["questions"]
@@ -142,6 +128,7 @@ SchemaPath = Annotated[
 
 
 @commands.command()
+@taking(Format)
 def schema(
     context: typer.Context,
     file: Annotated[
@@ -151,14 +138,8 @@ def schema(
         str | None, typer.Option(help="A dataset whose columns are taken, by its name or id.")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="A file; printed where left out.")] = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    thousands: Thousands = None,
-    encoding: Encoding = None,
-    dates: Dates = None,
-    skip_first_rows: SkipFirstRows = None,
-    skip_last_lines: SkipLastLines = None,
-    none: NoValue = None,
+    *,
+    given: Format,
 ) -> None:
     """Write a schema file: of a dataset, or names and types of a file to be completed.
 
@@ -170,10 +151,8 @@ def schema(
     columns = [] if dataset is None else client.dataset(names.dataset(client, dataset))["columns"]
     if file is not None:
         known = {column["name"]: column for column in columns}
-        written = _format(
-            separator, decimal, thousands, encoding, dates, skip_first_rows, skip_last_lines, none
-        )
-        in_file = [column for column in client.inspect(file, written)["columns"] if column["name"]]
+        found = client.inspect(file, given.members())["columns"]
+        in_file = [column for column in found if column["name"]]
         skipped = [
             column["name"] for column in in_file if column["skip"] and column["name"] not in known
         ]
@@ -196,6 +175,7 @@ KINDS = {"whole": "integer", "number": "number", "date": "date", "text": "catego
 
 
 @commands.command()
+@taking(Format)
 def upload(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV or Parquet.")],
@@ -209,14 +189,8 @@ def upload(
         str | None,
         typer.Option(help="Why rows that were here before get a budget besides the earlier one."),
     ] = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    thousands: Thousands = None,
-    encoding: Encoding = None,
-    dates: Dates = None,
-    skip_first_rows: SkipFirstRows = None,
-    skip_last_lines: SkipLastLines = None,
-    none: NoValue = None,
+    *,
+    given: Format,
     skip: Annotated[
         list[str] | None, typer.Option(help="A column to leave out, such as an id; repeat it.")
     ] = None,
@@ -227,10 +201,7 @@ def upload(
 ) -> None:
     """Upload a text or Parquet file with its metadata (admin)."""
     metadata_given = read(metadata)
-    written = _format(
-        separator, decimal, thousands, encoding, dates, skip_first_rows, skip_last_lines, none
-    )
-    if written:
+    if written := given.members():
         metadata_given = {**metadata_given, "format": metadata_given.get("format", {}) | written}
     if skip:
         metadata_given = {**metadata_given, "skip": [*metadata_given.get("skip", ()), *skip]}

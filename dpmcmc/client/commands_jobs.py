@@ -23,6 +23,7 @@ from dpmcmc.client.terminal import (
     read,
     save,
     show,
+    taking,
 )
 
 
@@ -60,82 +61,37 @@ commands = typer.Typer()
 
 
 @commands.command()
+@taking(asked.Flags)
 def plan(
     context: typer.Context,
     job: asked.JobFile = None,
-    dataset: asked.Dataset = None,
-    formula: asked.Formula = None,
-    family: asked.Family = None,
-    epsilon: asked.Epsilon = None,
-    delta: asked.Delta = None,
-    algorithm: asked.Algorithm = None,
-    prior_scale: asked.PriorScale = None,
-    max_rows: asked.MaxRows = None,
-    accept_low_quality: asked.AcceptLow = False,
-    spend: asked.SpendOf = None,
-    until: asked.UntilOf = None,
+    *,
+    given: asked.Flags,
     as_json: AsJson = False,
 ) -> None:
     """Show the cost and the expected quality of a job; spends nothing."""
-    flags = asked.Flags(
-        dataset=dataset,
-        formula=formula,
-        family=family,
-        epsilon=epsilon,
-        delta=delta,
-        algorithm=algorithm,
-        prior_scale=prior_scale,
-        max_rows=max_rows,
-        accept_low_quality=accept_low_quality,
-        dry_run=False,
-        spend=spend,
-        until=until,
-    )
     client = client_of(context)
-    answer = client.plan(asked.job(client, job, flags))
+    answer = client.plan(asked.job(client, job, given))
     warnings = [f"[yellow]{escape(warning)}[/]" for warning in answer["warnings"]]
     show(answer, as_json, render.plan(answer), *map(escape, answer["reasons"]), *warnings)
 
 
 @commands.command()
+@taking(asked.SubmitFlags)
 def submit(
     context: typer.Context,
     job: asked.JobFile = None,
-    dataset: asked.Dataset = None,
-    formula: asked.Formula = None,
-    family: asked.Family = None,
-    epsilon: asked.Epsilon = None,
-    delta: asked.Delta = None,
-    algorithm: asked.Algorithm = None,
-    prior_scale: asked.PriorScale = None,
-    max_rows: asked.MaxRows = None,
-    accept_low_quality: asked.AcceptLow = False,
-    dry_run: asked.DryRun = False,
-    spend: asked.SpendOf = None,
-    until: asked.UntilOf = None,
+    *,
+    given: asked.SubmitFlags,
     name: asked.Name = None,
     note: asked.Note = None,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it, then show the result.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Submit a job and print its id. Exits with 1 where --wait sees it fail."""
-    flags = asked.Flags(
-        dataset=dataset,
-        formula=formula,
-        family=family,
-        epsilon=epsilon,
-        delta=delta,
-        algorithm=algorithm,
-        prior_scale=prior_scale,
-        max_rows=max_rows,
-        accept_low_quality=accept_low_quality,
-        dry_run=dry_run,
-        spend=spend,
-        until=until,
-    )
     client = client_of(context)
     words = {key: text for key, text in (("name", name), ("note", note)) if text is not None}
-    created = client.submit(asked.job(client, job, flags) | words)
+    created = client.submit(asked.job(client, job, given) | words)
     if wait:
         _follow(client, created["id"], as_json)
     elif as_json:

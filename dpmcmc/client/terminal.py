@@ -1,11 +1,14 @@
 """What all commands share: the output, the exit codes, and errors as one line."""
 
+import inspect
 import json
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -97,6 +100,33 @@ def complain(*lines: str, code: int = REFUSED) -> NoReturn:
     for number, line in enumerate(lines):
         complaints.print(escape(line), style=None if number else "red", soft_wrap=True)
     raise typer.Exit(code) from None
+
+
+Command = Callable[..., None]
+
+
+def taking(kind: type[Any]) -> Callable[[Command], Command]:
+    """Have a command take the fields of a dataclass as options, and get them as `given`."""
+
+    def decorated(command: Command) -> Command:
+        """Return the command with these options in the place of `given`."""
+
+        @wraps(command)
+        def called(**values: Any) -> None:
+            """Call the command with the options as one dataclass."""
+            given = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            command(**values, given=given)
+
+        shown: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            of_kind = inspect.signature(kind, eval_str=True).parameters.values()
+            shown += of_kind if parameter.name == "given" else [parameter]
+        named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in shown]
+        called.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+        called.__annotations__ = {each.name: each.annotation for each in named}
+        return called
+
+    return decorated
 
 
 def client_of(context: typer.Context) -> Client:
