@@ -31,9 +31,9 @@ from dpmcmc.base.private import Released
 from dpmcmc.families import MODELS
 from dpmcmc.fit.local import sample
 from dpmcmc.posterior.diagnostics import summarise
-from dpmcmc.posterior.evaluation import median_bandwidth, mmd2
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers.algorithms import ALGORITHMS
+from experiments.evaluation import median_bandwidth, mmd2
 from experiments.posteriors import POSTERIORS, SHARED, STORED
 from experiments.reporting import COLOURS, MARKS, add_row, rows_of, tidy
 

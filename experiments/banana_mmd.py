@@ -31,9 +31,9 @@ from reporting import COLOURS, MARKS, add_row, rows_of, tidy
 from dpmcmc.base.errors import SpecError
 from dpmcmc.fit.local import sample
 from dpmcmc.inputs.options import AutoOptions
-from dpmcmc.posterior.evaluation import mmd
 from dpmcmc.releases import RELEASES
 from dpmcmc.samplers import SAMPLERS
+from experiments.evaluation import mmd
 
 REFERENCE = 2000
 PROBLEMS = {  # d, n, tempered to so many rows

@@ -18,7 +18,7 @@ from non_private import Problem, Target, hmc, rwmh
 from reporting import COLOURS, MARKS, choose, tidy, write_csv, write_json
 
 from dpmcmc.families.banana import exact_posterior, straighten
-from dpmcmc.posterior.evaluation import mmd
+from experiments.evaluation import mmd
 
 ROWS, REFERENCE, EXACT, LONGER = 100_000, 2000, 10, 10
 BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0)

@@ -23,8 +23,8 @@ from dpmcmc.base.errors import SpecError
 from dpmcmc.fit.local import sample
 from dpmcmc.inputs.schema import NumberColumn, Schema
 from dpmcmc.inputs.spec import ModelOptions, ModelSpec, NormalPrior
-from dpmcmc.posterior.evaluation import mmd
 from dpmcmc.samplers import SAMPLERS
+from experiments.evaluation import mmd
 
 REFERENCE, EXACT, SLOPE = 2000, 10, 2.0
 PROBLEMS = {  # d, tempered to so many rows: n

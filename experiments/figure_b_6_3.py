@@ -13,8 +13,8 @@ import numpy as np
 from arviz_stats.base import array_stats
 from matplotlib import pyplot as plt
 
-from dpmcmc.queries.statistics.fisher_monte_carlo import Effort, marginal_information
 from dpmcmc.queries.statistics.populations import NormalVariance
+from experiments.fisher_monte_carlo import Effort, marginal_information
 from experiments.regression_methods import Source
 from experiments.released import ROWS, like, posteriors, power, smooth, times
 from experiments.reporting import COLOURS, MARKS, choose, tidy, write_csv, write_json

@@ -7,8 +7,6 @@ from migrations.kept import refuse_to_drop
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 SQLITE_RULES = (
     """CREATE TRIGGER ledger_entries_no_update BEFORE UPDATE ON ledger_entries

@@ -7,8 +7,6 @@ from migrations.kept import asked_to_drop, holds_rows, is_sqlite, is_there
 
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
 
 SQLITE_RULES = (
     """CREATE TRIGGER audit_entries_no_update BEFORE UPDATE ON audit_entries

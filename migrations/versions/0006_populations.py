@@ -13,8 +13,6 @@ from migrations.kept import (
 
 revision = "0006"
 down_revision = "0005"
-branch_labels = None
-depends_on = None
 
 BEFORE = (
     "kind IN ('open', 'reserve', 'post', 'void', 'raise_budget', "

@@ -7,8 +7,6 @@ from migrations.kept import asked_to_drop, holds_rows, is_there
 
 revision = "0008"
 down_revision = "0007"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

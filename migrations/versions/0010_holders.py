@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0010"
 down_revision = "0009"
-branch_labels = None
-depends_on = None
 
 ONCE = "uq_ledger_entries_job_id_kind"
 SETTLED = "uq_ledger_entries_settled_once"

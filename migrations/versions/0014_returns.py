@@ -7,8 +7,6 @@ from migrations.kept import is_sqlite, remake_ledger_entries
 
 revision = "0014"
 down_revision = "0013"
-branch_labels = None
-depends_on = None
 
 KINDS = ("'reserve', 'post', 'void'", "'reserve', 'post', 'void', 'return'")
 ALL = (

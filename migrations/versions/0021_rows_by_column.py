@@ -6,8 +6,6 @@ damaged, from starting on this database or beside this version.
 
 revision = "0021"
 down_revision = "0020"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

@@ -15,12 +15,6 @@ from dpmcmc.queries.statistics.fisher import (
     laplace_information,
     response_information,
 )
-from dpmcmc.queries.statistics.fisher_monte_carlo import (
-    Effort,
-    additive_information,
-    marginal_information,
-    sequential_information,
-)
 from dpmcmc.queries.statistics.mechanisms import (
     GaussianNoise,
     LaplaceNoise,
@@ -35,6 +29,12 @@ from dpmcmc.queries.statistics.populations import (
     NormalVariance,
     UniformWidth,
     moments,
+)
+from experiments.fisher_monte_carlo import (
+    Effort,
+    additive_information,
+    marginal_information,
+    sequential_information,
 )
 from tests.sources import Seeded
 

@@ -16,10 +16,10 @@ from dpmcmc.inputs.options import NoisyMeanOptions
 from dpmcmc.inputs.schema import NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
 from dpmcmc.planner import plan
-from dpmcmc.posterior.evaluation import mmd
 from dpmcmc.privacy import accountant
 from dpmcmc.releases import noisy_mean
 from dpmcmc.releases.noisy_mean_design import clipped_moments
+from experiments.evaluation import mmd
 
 SDS = np.array([2.0, 0.5])
 

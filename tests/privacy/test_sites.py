@@ -28,6 +28,7 @@ from dpmcmc.privacy.discrete import (
 )
 from dpmcmc.privacy.noise import RandomSource, SystemRandom
 from dpmcmc.privacy.sites import LEAST_MULTIPLIER, MOST_MULTIPLIER, SITES, Site
+from tests.privacy.other_draws import OTHER_DRAWS
 
 PACKAGE = Path(dpmcmc.__file__).parent
 SITE = sites.NOISY_MEAN
@@ -85,7 +86,7 @@ def test_the_tables_name_every_function_that_draws_and_no_other():
     noise = {where for where, name, _ in draws() if name in DOORS}
     assert noise == {site.caller for site in SITES}
     others = {where for where, name, _ in draws() if name in METHODS}
-    assert others == set(sites.OTHER_DRAWS)
+    assert others == set(OTHER_DRAWS)
 
 
 def test_each_site_draws_for_itself_in_one_place():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpmcmc.families.banana import Banana, draw_posterior
-from dpmcmc.posterior.evaluation import median_bandwidth, mmd, mmd2
+from experiments.evaluation import median_bandwidth, mmd, mmd2
 
 
 def test_estimate_is_the_literal_unbiased_double_sum():
