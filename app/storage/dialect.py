@@ -32,8 +32,8 @@ SEPARATORS = (",", ";", "\t", "|")
 SELDOM = ("^", "~", "\x01", "\x1f")
 END_OF_FILE = b"\x1a"  # as DOS wrote it
 BLANK = b" \t\r\n,;|" + END_OF_FILE
-NUMBER_OF_ROWS = re.compile(  # below a table, as databases print it
-    rb"\s*\(?[0-9]+ rows?(?:\(s\))?(?: affected| selected)?\)?\.?\s*", re.IGNORECASE
+NUMBER_OF_ROWS = re.compile(  # below a table, as databases print it, or the end of copied data
+    rb"\s*(?:\(?[0-9]+ rows?(?:\(s\))?(?: affected| selected)?\)?\.?|\\\.)\s*", re.IGNORECASE
 )
 AS_TEXT = '="'  # what spreadsheets read as text begins so, and ends with a quote
 MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip"}
@@ -47,6 +47,7 @@ MARKS: tuple[tuple[bytes, Encoding], ...] = (  # byte order marks, the longer on
 SPELLINGS = (  # of no value, by spreadsheets, R, SAS, SQL and statistical offices
     "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "\\N", "None", "#N/A", ".", ":", "-", "..",
     "…", "?", "x", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!",
+    *(f".{letter}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ_"),
 )  # fmt: skip
 MOST_SPELLINGS, LONGEST_SPELLING = 50, 50  # of a file, and in characters
 MONTHS = 12
@@ -65,6 +66,7 @@ DATES_TWO_WAYS = (
 )
 # a date that can be read in two ways, and its time of day if any; for Arrow's expressions as well
 SLASHED = r"^\s*([0-9]{1,2})[/-]([0-9]{1,2})[/-]([0-9]{4})([^0-9].*)?$"
+MINUS_AFTER = "^([0-9][0-9., \u00a0\u202f\u2009'\u2019]*)[-\u2212]$"  # as ledgers write it
 SIGN, POWER = "[+\\-\u2212]?", "(?:[eE][+-]?[0-9]+)?"
 LINE_ENDS = re.compile(r"\s*[\r\n]\s*")  # within a name, as forms write them
 IMPORT_ID = '{"ImportId"'  # so begins what Qualtrics writes in the second row below its header
@@ -353,8 +355,11 @@ def _chosen(tables: Sequence[_Table], names: Collection[str]) -> _Table:
     best = max(several, key=lambda table: table.share, default=usual[0])
     equal = [table for table in several if table.share == best.share]
     if len(equal) > 1 and not names:
-        message = "the file can be divided into columns in two ways: declare its separator"
-        raise IngestError("ambiguous_format", "/format/separator", message)
+        tabbed = [table for table in equal if table.separator == "\t"]
+        if not tabbed:
+            message = "the file can be divided into columns in two ways: declare its separator"
+            raise IngestError("ambiguous_format", "/format/separator", message)
+        return tabbed[0]  # texts hold commas in every line, but hardly tabs
     return best
 
 
@@ -392,7 +397,8 @@ def number_pattern(decimal: str, thousands: str) -> str:
     plain = f"(?:[0-9]+(?:{point}[0-9]*)?|{point}[0-9]+)"
     if not thousands:
         return f"{SIGN}{plain}{POWER}"
-    grouped = f"[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+(?:{point}[0-9]*)?"
+    before = f"(?:{group}[0-9]{{2,3}})*" if thousands == "," else f"(?:{group}[0-9]{{3}})*"  # India
+    grouped = f"[1-9][0-9]{{0,2}}{before}{group}[0-9]{{3}}(?:{point}[0-9]*)?"
     return f"{SIGN}(?:{plain}|{grouped}){POWER}"
 
 
@@ -410,7 +416,7 @@ def _with_marks(dialect: Dialect, cells: Iterable[str]) -> Dialect:
         return replace(dialect, thousands=dialect.thousands or "")
     ways = {way for way in WAYS if dialect.thousands is None or way[1] == dialect.thousands}
     marked = False
-    for cell in {cell.translate(ALIKE) for cell in cells}:
+    for cell in {re.sub(MINUS_AFTER, r"\1", cell.translate(ALIKE)) for cell in cells}:
         if cell.isdigit() or not re.search(r"[0-9]", cell):
             continue
         fitting = {way for way in WAYS if WAYS[way].fullmatch(cell)}

@@ -50,7 +50,8 @@ Format = Literal["csv", "parquet", "source"]
 Input = BinaryIO | Snapshot
 SPELLED = "spellings of no value, such as NA, are named in format.missing"
 NO_NUMBER = (
-    f"{SPELLED}; units and % are taken out, lines of units below the header are skip_first_rows"
+    f"{SPELLED}; take units, currency signs, %, footnotes and brackets out of the values; lines of"
+    " units below the header are skip_first_rows"
 )
 MAY_BE_MISSING = f'declare the column with "missing": true, or {NOTES}'
 OWNED = "give each person a name or number, or leave these rows out"
@@ -474,6 +475,9 @@ def _codes(
     nothing = NOTHING if nan else _EMPTY
     bare = pc.replace_substring_regex(pc.utf8_trim_whitespace(words), WHOLE, r"\1")
     codes = pc.coalesce(pc.index_in(words, declared), pc.index_in(bare, declared))
+    alike = _composed(declared)
+    if pc.count_distinct(alike).as_py() == len(declared):  # else it is open which one is meant
+        codes = pc.coalesce(codes, pc.index_in(_composed(bare), alike))
     if are_truth(categories):
         lower = texts([category.lower() for category in categories])
         codes = pc.coalesce(codes, pc.index_in(pc.utf8_lower(bare), lower))
@@ -482,6 +486,11 @@ def _codes(
     missing = _true_or_null(none)
     invalid = codes.null_count - int(missing.sum())
     return np.where(missing, len(categories), _raw(codes, np.dtype(np.int32))), missing, invalid
+
+
+def _composed(words: pa.Array) -> pa.Array:
+    """Return texts with composed accents, and with spaces for those that do not break a line."""
+    return pc.utf8_normalize(pc.replace_substring_regex(words, "[\u00a0\u202f]", " "), form="NFC")
 
 
 def _as_truth(categories: Sequence[str]) -> list[str]:

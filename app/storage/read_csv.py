@@ -22,6 +22,7 @@ from app.storage.dialect import (
     AS_TEXT,
     DATES_TWO_WAYS,
     END_OF_FILE,
+    MINUS_AFTER,
     SAMPLE_BYTES,
     SLASHED,
     TWO_WAYS,
@@ -84,6 +85,8 @@ def _open(
         if len(begun) >= SAMPLE_BYTES:
             break
     refuse_known(begun)
+    if compression != "none" and compression_of(begun) != "none":
+        raise IngestError("not_csv", "/file", "an archive in an archive: unpack one, and give CSV")
     encoding = declared.encoding or encoding_of(begun[:SAMPLE_BYTES])
     returns = _only_returns(begun, encoding)
     text = as_utf8(itertools.chain([begun], content), encoding, returns=returns)
@@ -327,7 +330,7 @@ def plain(array: pa.Array, dialect: Dialect) -> pa.Array:
     if usual is not None:
         with suppress(pa.ArrowInvalid):
             return usual.cast(pa.float64())
-    array = pc.utf8_trim_whitespace(array)
+    array = pc.replace_substring_regex(pc.utf8_trim_whitespace(array), MINUS_AFTER, r"-\1")
     right = pc.match_substring_regex(array, f"^(?:{number_pattern(decimal, thousands)})$")
     bare = array
     if thousands:

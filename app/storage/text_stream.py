@@ -33,10 +33,17 @@ NO_TEXT: tuple[tuple[bytes, str], ...] = (  # what files begin with that are no 
     (b"SQLite format 3", "a database"),
     (b"\x89HDF", "an HDF5 file"),
     (b"%PDF", "a PDF"),
+    (b"Obj\x01", "an Avro file"),
+    (b"ORC", "an ORC file"),
+    (b"\x93NUMPY", "a file of NumPy"),
+    (b"\x80\x04\x95", "a pickled object"),
+    (b"\x80\x05\x95", "a pickled object"),
 )
 MARKUP: tuple[tuple[str, str], ...] = (  # the same of text
     (r"[\[{]\s*[\[{\"]", "JSON"),
     (r"(?i)<(?:!doctype|html|\?xml|table)\b", "HTML or XML"),
+    (r"-- |--\n|/\*|(?i:create table|insert into|copy [\w.]+ \(|set \w+ ?=)", "an SQL dump"),
+    (r"(?i)(?:%[^\n]*\n\s*)*@relation\b", "a file of Weka"),
 )
 TABLES = (".csv", ".tsv", ".tab")  # names of files in an archive that hold rows
 END_OF_ZIP, DIRECTORY_BYTES = b"PK\x05\x06", 2**20

@@ -193,6 +193,15 @@ OTHERS = {
     "tar": gzip.compress(b"a" * 257 + b"ustar" + b"\0" * 250),
     "bzip2": b"BZh9",
     "Arrow": b"ARROW1\0\0",
+    "Avro": b"Obj\x01\x04\x14avro.codec",
+    "ORC": b"ORC\x1e\x08\x03",
+    "NumPy": b"\x93NUMPY\x01\0v\0",
+    "pickled": b"\x80\x04\x95\x10",
+    "dump": b"--\n-- PostgreSQL database dump\n--\n\nCOPY visits (age) FROM stdin;\n34\n",
+    "SQL": b"/*!40101 SET NAMES utf8 */;\nINSERT INTO `visits` VALUES (34,'f'),(1,'m');\n",
+    "Weka": b"% made by a tool\n@RELATION visits\n\n@ATTRIBUTE age NUMERIC\n@DATA\n34\n",
+    "archive": zipped(gzip.compress(b"age,sex\n34,f\n")),
+    "an archive": gzip.compress(zipped(b"age,sex\n34,f\n")),
 }
 
 
@@ -363,6 +372,8 @@ AGE = {"name": "age", "type": "number", "lower": 0, "upper": 120, "missing": Tru
 SEX = {"name": "sex", "type": "binary", "categories": ["f", "m"], "missing": True}
 SEEN = {"name": "seen", "type": "date", "lower": "2019-01-01", "upper": "2021-12-31"}
 TRUE = {"name": "true", "type": "binary", "categories": ["false", "true"]}
+SUM = {"name": "sum", "type": "number", "lower": -2000, "upper": 2_000_000}
+TOWN = {"name": "town", "type": "category", "categories": ["Köln", "new york", "x"]}
 TITLE = "Kliniken 2020;;\nStand: 1.2.2021;;\n;;\n"
 TABLES = {  # content, columns, what is confirmed, values that are stored
     "R, row names and NA": (
@@ -413,6 +424,29 @@ TABLES = {  # content, columns, what is confirmed, values that are stored
     "a separator after each row": ("age;sex\n34;f;\n56;m;\n", [AGE, SEX], {},
         {"age": [34.0, 56.0], "sex": [0, 1]}),
     "truth in capitals": ("true\nTRUE\nFalse\ntrue\n", [TRUE], {}, {"true": [1, 0, 1]}),
+    "SQL copy, end of data": (
+        "age\tsex\n34\tf\n\\N\tm\n\\.\n", [AGE, SEX], {"missing": ["\\N"]}, {"age": [34.0, -1.0]},
+    ),
+    "ledger, minus at the end": (
+        "sum;age\n1.234,50-;34\n800,00;1\n2-;5\n", [SUM, AGE], {}, {"sum": [-1234.5, 800.0, -2.0]},
+    ),
+    "India": (
+        'sum,age\n"12,34,567.50",34\n"1,00,000.00",1\n', [SUM, AGE], {},
+        {"sum": [1234567.5, 100000.0]},
+    ),
+    "SAS, kinds of no value": (
+        "age,sex\n34,f\n.A,m\n.,f\n._,m\n", [AGE, SEX], {"missing": [".", ".A", "._"]},
+        {"age": [34.0, -1.0, -1.0, -1.0]},
+    ),
+    "accents of another machine": (
+        "town;age\nKo\u0308ln;34\nnew\u00a0york;1\nnew york ;2\n", [TOWN, AGE], {},
+        {"town": [0, 1, 1]},
+    ),
+    "Eurostat": (
+        "freq,geo\\TIME_PERIOD\t2019 \t2020 \nA,DE\t12.5 \t13.1 \nA,FR\t: \t9.0 \n",
+        [{**AGE, "name": "2019"}, {**AGE, "name": "2020"}], {"missing": [":"]},
+        {"2019": [12.5, -1.0], "2020": [13.1, 9.0]},
+    ),
     "errors of a spreadsheet": (
         "age\n34\n#DIV/0!\n#N/A\n", [AGE], {"missing": ["#DIV/0!", "#N/A"]},
         {"age": [34.0, -1.0, -1.0]},
@@ -440,6 +474,12 @@ REFUSED = {
     ),
     "notes": (
         "age;sex\n34;f\nSource: an office\n", "1 rows have another number.*skip_last_lines"
+    ),
+    "a currency": (
+        'age,sex\n"$1,234.50",f\n€ 5,m\n', "2 values are not finite .* 'age'.*currency signs"
+    ),
+    "brackets": (  # a loss, or a number that is not sure: offices and ledgers differ
+        "age,sex\n(12),f\n5,m\n", "1 values are not finite numbers in 'age'.*brackets"
     ),
     "an amount": ("age,sex\n34.5 EUR,f\n", "1 values are not finite numbers in 'age'"),
     "undeclared words": (
