@@ -32,6 +32,10 @@ BETWEEN = ("|", "\n", ";", ",")  # items of a list, the first that is there
 NEEDED = f"the first line names the fields, {', '.join(FIELDS)}, of which name is needed"
 TWO_WAYS = "can be read in two ways: write 1234 or 1.234, without a thousands separator"
 MOST_SHOWN = 20  # problems
+_ABOVE = re.compile(
+    r"\s*(#.*|sep=.|\"sep=.\")?\s*"
+)  # a header: blank, a comment, as Excel needs it
+_YAML = re.compile(r"---|- *\w+:|\w+: *$")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}\.\d{1,2}\.\d{4}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -137,8 +141,11 @@ def _from_json(text: str) -> SchemaFile:
 def _from_table(text: str) -> SchemaFile:
     """Return what a schema file in CSV declares, with all problems in it."""
     lines = text.splitlines()
-    first = next((at for at, line in enumerate(lines) if line.strip()), 0)
+    first = next((at for at, line in enumerate(lines) if not _ABOVE.fullmatch(line)), 0)
     header_line = lines[first] if lines else ""
+    if _YAML.match(header_line):
+        message = f"is YAML: write it as JSON, or as a table: {NEEDED}"
+        return SchemaFile((), (), (Problem(first + 1, "file", message),), {})
     separator = max("\t;,|", key=lambda sign: len(_known(header_line.split(sign))))
     reader = csv.reader(io.StringIO("\n".join(lines[first:]), newline=""), delimiter=separator)
     problems, columns, places = list[Problem](), list[dict[str, Any]](), list[int]()
@@ -275,7 +282,7 @@ def _bound(word: str, *, dated: bool) -> tuple[float | str, str]:
         return word, "is no date: write it as 2020-01-31"
     word = word.replace("\u2212", "-")
     if not _NUMBER.fullmatch(word):
-        return word, "is no number"
+        return word, "is no number: write it as 1234.5, without a thousands separator or a unit"
     if re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", word):
         return word, TWO_WAYS
     number = float(word.replace(",", "."))

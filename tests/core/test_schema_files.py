@@ -80,6 +80,7 @@ TABLES = {
     "Unicode text": TABLE.replace(",", "\t").replace("no|yes", '"no\nyes"').encode("utf-16"),
     "pasted": "\n"
     + TABLE.replace(",", "\t").replace("no|yes", "no, yes").replace("-9|999", "-9;999"),
+    "for Excel, with a comment": b"sep=;\r\n# of the trial\r\n" + GERMAN.encode("cp1252"),
     "few fields": (
         "type,name,upper,lower,categories,missing,integer,spikes,description\n"
         "Whole,age,120,0,,-9|999,,,x\nfloat,pay,1e6,-0.5,,yes,no,0\nlogical,cured,,,no|yes\n"
@@ -105,6 +106,8 @@ def test_types_may_follow_from_what_is_declared() -> None:
 
 WRONG = {
     "no name": (HEADER + ",number,0,1\n", [(2, "name", "is needed")]),
+    "YAML": ("# ours\ncolumns:\n- name: age\n", [(2, "file", "is YAML: write it as JSON")]),
+    "YAML, a list": ("- name: age\n  type: number\n", [(1, "file", "is YAML")]),
     "no header": ("age,number,0,120\n", [(1, "header", "the first line names the fields")]),
     "a strange field": (
         "name,type,min,max\nage,number,0,1\n", [(1, "min", "no field"), (1, "max", "no field")],
