@@ -1,12 +1,13 @@
 """What the identifiers of a page are called, as far as its reader may know."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from app.web.session import Session
 
 PARTS = {"privacy": "", "allotments": "cap of "}  # of a dataset's change, before what it names
-
+INSTANT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d.]+\+00:00")  # as the API writes it
 
 FIRST = "admin"  # what the service calls the first admin
 
@@ -58,7 +59,7 @@ def _plain(value: Any) -> str:
         return ", ".join(map(_plain, value)) or "nobody"
     if isinstance(value, dict):
         return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
-    return str(value)
+    return INSTANT.sub(r"\1 \2 UTC", str(value))
 
 
 def named(value: Any, names: Mapping[str, str]) -> Any:

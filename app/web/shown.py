@@ -133,7 +133,7 @@ def protected(protects: dict[str, Any]) -> str:
     if protects["unit"] == "row":
         return "a row"
     rows = "row" if protects["max_rows"] == 1 else "rows"
-    return f"a person ({protects['unit']}, at most {protects['max_rows']} {rows})"
+    return f"a person (named by {protects['unit']}, at most {protects['max_rows']} {rows})"
 
 
 def unindented(html: Markup) -> Markup:

@@ -45,4 +45,4 @@ def protected(unit: str, max_rows: int) -> str:
     """Return in words whom an epsilon protects: a row, or a person by the column of their names."""
     if unit == ROW:
         return "a row"
-    return f"a person ({unit}, at most {max_rows} {'row' if max_rows == 1 else 'rows'})"
+    return f"a person (named by {unit}, at most {max_rows} {'row' if max_rows == 1 else 'rows'})"

@@ -123,7 +123,7 @@ def encoded(pixels: Pixels) -> bytes:
 
 
 def decoded(file: bytes) -> Pixels:
-    """Return the grey pixels of what `encoded` made."""
+    """Return the pixels (height, width) of a grey PNG file that `encoded` made."""
     width, height = struct.unpack(">2I", file[16:24])
     (size,) = struct.unpack(">I", file[33:37])
     lines = np.frombuffer(zlib.decompress(file[41 : 41 + size]), np.uint8)

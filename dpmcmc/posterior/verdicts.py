@@ -49,13 +49,13 @@ class Verdict:
         """The mark of a title: " (unreliable)", or an empty text."""
         return "" if self.status == "reliable" else " (unreliable)"
 
-    def text(self, colour: bool, before: str = "") -> str:
-        """Return the sentence, wrapped for a terminal.
+    def text(self, colour: bool, label: str = "") -> str:
+        """Return the sentence behind a label, wrapped for a terminal.
 
-        colour: whether its first word is coloured. before: a text to put first.
+        colour: whether its first word is coloured.
         """
         word = self.sentence.partition(":")[0]
-        lines = fill(before + self.sentence, LINE, subsequent_indent="  ", break_long_words=False)
+        lines = fill(label + self.sentence, LINE, subsequent_indent="  ", break_long_words=False)
         return lines.replace(word, f"{COLOURS[self.status]}{word}{PLAIN}", 1) if colour else lines
 
 

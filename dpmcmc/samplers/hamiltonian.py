@@ -14,7 +14,7 @@ from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.privacy.sites import TRAJECTORY_DECISION, TRAJECTORY_GRADIENT
 from dpmcmc.samplers.hamiltonian_mixing import (
     START_GRADIENT_ERROR,
-    steepest,
+    ratio_clip,
     trajectory_draws,
     with_control_variate,
 )
@@ -137,7 +137,7 @@ def _fitted(
     root, (step, clip) = start.root, _planned(options)
     back, factor = target.use_coordinates(root)
     facts = target.rows, target.tempering, noise_multiplier, len(root)
-    most = steepest(*facts, bounded=target.bounded)
+    most = ratio_clip(*facts, bounded=target.bounded)
     if most < math.inf:
         target.narrow_clip(np.asarray(most * np.linalg.inv(root).T))
     clip *= float(target.information_scale(start.mode[None], start.moments)[1][0]) * factor

@@ -345,12 +345,12 @@ def _clipped_width(options: Any, assumptions: Assumptions, z: float) -> float:
     if options.start is None:
         return math.inf
     d, bounded = len(assumptions.sds), math.isfinite(assumptions.guess.steepest)
-    most = steepest(assumptions.rows, assumptions.tempering, z, d, bounded=bounded)
+    most = ratio_clip(assumptions.rows, assumptions.tempering, z, d, bounded=bounded)
     return 2.0 * assumptions.tempering * most * math.sqrt(d)
 
 
-def steepest(rows: int, tempering: float, z: float, dimension: int, *, bounded: bool) -> float:
-    """Return the clip of a row's ratio after a start, for a move of one posterior sd.
+def ratio_clip(rows: int, tempering: float, z: float, dimension: int, *, bounded: bool) -> float:
+    """Return the clip of a row's log ratio for a move of one posterior sd, after a start.
 
     It is so large that hardly any row is clipped, or larger if the noise stays small. Where a model
     bounds per-row gradients itself, it is used only for outliers with small noise. z: noise

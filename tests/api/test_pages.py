@@ -234,6 +234,7 @@ def test_auditors_see_the_names_that_the_trail_tells(house: House) -> None:
     trail = house.http.get("/audit").text
     assert '<td data-label="Of" class="long">Ada &amp; Co</td>' in trail
     assert "cap of Ada &amp; Co from none to 1" in trail
+    assert re.search(r"expires at: \d{4}-\d\d-\d\d \d\d:\d\d UTC", trail)  # of a browser session
     assert "Otto" in re.findall('data-label="By" class="long">([^<]+)<', trail)  # the sign-in
     for page in (text, trail):
         assert ada.id not in page

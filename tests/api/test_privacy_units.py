@@ -300,9 +300,9 @@ def test_a_job_says_whom_it_protects_and_costs_what_was_asked(either_house: Hous
     assert budget["spent"]["epsilon"] == pytest.approx(done["cost"]["epsilon"], rel=0.01)
     assert ada.get("/v1/budget").json()["items"][0]["protects"] == PROTECTS
     netcdf = ada.get(f"/v1/jobs/{job}/chain", headers={"Accept": "application/x-netcdf"})
-    assert b"a person (patient, at most 4 rows)" in netcdf.content
+    assert b"a person (named by patient, at most 4 rows)" in netcdf.content
     csv = ada.get(f"/v1/jobs/{job}/chain", headers={"Accept": "text/csv"})
-    assert csv.headers["Dpmcmc-Protects"] == "a person (patient, at most 4 rows)"
+    assert csv.headers["Dpmcmc-Protects"] == "a person (named by patient, at most 4 rows)"
     counts = {"kind": "summaries", "statistics": [{"kind": "counts", "columns": ["cured"]}]}
     task = {"dataset": dataset, "task": counts, "privacy": {"epsilon": 5.0, "delta": 1e-6}}
     house.run(submitted(ada, task))
@@ -338,7 +338,7 @@ def test_a_job_may_use_fewer_rows_of_each_person(either_house: House) -> None:
     chain = submitted(ada, fewer(job_on(dataset), 2))
     house.run(chain)
     csv = ada.get(f"/v1/jobs/{chain}/chain", headers={"Accept": "text/csv"})
-    assert csv.headers["Dpmcmc-Protects"] == "a person (patient, at most 2 rows)"
+    assert csv.headers["Dpmcmc-Protects"] == "a person (named by patient, at most 2 rows)"
     assert ada.post(f"/v1/jobs/{chain}/posteriors", json={}).status_code == 200
     budget = ada.get(f"/v1/datasets/{dataset}/budget").json()
     assert budget["protects"] == PROTECTS

@@ -121,7 +121,7 @@ def test_a_schema_says_whom_it_protects():
     unit = PrivacyUnit(column="patient", max_rows=6)
     schema = Schema(columns=(DOSE,), rows=600, privacy_unit=unit)
     assert (schema.units, schema.unit_rows) == (100, 6)
-    assert schema.protects == "a person (patient, at most 6 rows)"
+    assert schema.protects == "a person (named by patient, at most 6 rows)"
     assert Schema(columns=(DOSE,), rows=600).protects == "a row"
     assert Schema(columns=(DOSE,), rows=600, privacy_unit="row").units == 600
 
@@ -311,7 +311,7 @@ def test_summaries_of_persons_hold_the_truth():
         }
         held += [named[name].lower <= true <= named[name].upper for name, true in truth.items()]
         assert result.cost.epsilon == pytest.approx(2.0, rel=1e-3)
-        assert "protects a person (patient, at most 4 rows)" in str(result)
+        assert "protects a person (named by patient, at most 4 rows)" in str(result)
     assert held.min() >= 14
 
 
@@ -333,8 +333,8 @@ def test_a_result_says_whom_it_protects():
     rows = panel()
     fit = sample("cured ~ dose", rows, by_patient(rows), epsilon=20, accept_low_quality=True)
     assert "400 persons" in str(fit)
-    assert "protects a person (patient, at most 4 rows)" in str(fit)
-    assert fit.to_datatree().attrs["protects"] == "a person (patient, at most 4 rows)"
+    assert "protects a person (named by patient, at most 4 rows)" in str(fit)
+    assert fit.to_datatree().attrs["protects"] == "a person (named by patient, at most 4 rows)"
     other = sample("cured ~ dose", rows, by_patient(rows), epsilon=20, sampler="dp_vi")
     assert other.verdict.status == "unreliable"
     assert "takes the rows of a person as independent" in other.verdict.sentence
@@ -491,7 +491,7 @@ def test_a_call_may_use_fewer_rows_of_each_person():
     assert less.plan.noise_sd == pytest.approx(0.5 * whole.plan.noise_sd, rel=1e-3)
     assert less.cost.epsilon == pytest.approx(1.0, rel=1e-3)
     fit = sample("cured ~ dose", rows, schema, epsilon=5.0, max_rows=2, accept_low_quality=True)
-    assert fit.design.schema.protects == "a person (patient, at most 2 rows)"
+    assert fit.design.schema.protects == "a person (named by patient, at most 2 rows)"
 
 
 @pytest.mark.parametrize("most", [5, 0, -1, 2.0, True, "2"])

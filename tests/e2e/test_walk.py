@@ -115,7 +115,9 @@ def test_the_whole_walk_needs_a_browser_and_nothing_else(
     expect(page.get_by_role("button", name="Submit job")).to_be_disabled()
     page.goto(dataset)
     expect(page.locator("article.budget")).to_contain_text("4 of 6 is spent")
-    expect(page.locator("article.budget")).to_contain_text("protects a person (person, at most 5")
+    expect(page.locator("article.budget")).to_contain_text(
+        "protects a person (named by person, at most 5"
+    )
     sign_out(page)
 
     sign_in(page, service.url, auditor)

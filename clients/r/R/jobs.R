@@ -311,7 +311,8 @@ protected <- function(protects) {
   if (protects$unit == "row") {
     return("a row")
   }
-  paste0("a ", protects$unit, " with up to ", protects$max_rows, " rows")
+  paste0("a person (named by ", protects$unit, ", at most ", protects$max_rows,
+         if (protects$max_rows == 1) " row)" else " rows)")
 }
 
 #' @export

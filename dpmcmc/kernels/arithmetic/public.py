@@ -41,9 +41,10 @@ class Public(NamedTuple):
 
 
 def describe(public: Public, position: Array, straight: Array, aux: Array) -> None:
-    """Write the straightened position (d,), whose first columns are the weights, and aux (3,).
+    """Write what the ratios of rows need of a position: the straightened one and aux.
 
-    aux: the offset; the linear model's -1 / (2 sd^2) and -log sd.
+    straight: (d,), whose first columns are the weights. aux: (3,) the offset; the linear model's
+    -1 / (2 sd^2) and -log sd.
     """
     a, b, m = public.bend[0], public.bend[1], public.bend[2]
     squares = 0.0
