@@ -238,6 +238,46 @@ def test_a_short_admin_key_is_refused_at_start(key: str, monkeypatch: pytest.Mon
     assert key not in str(ended.value)
 
 
+NUMBER = {"name": "x", "type": "number", "lower": 0, "upper": 1}
+DATE = {"name": "x", "type": "date", "lower": "2020-01-01", "upper": "2020-12-31"}
+WORDS = {"name": "c", "type": "category", "categories": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "pointer"),
+    [
+        ([], ""),
+        ([{**NUMBER, "type": "time"}], "/0"),
+        ([{**NUMBER, "name": ""}], "/0/name"),
+        ([NUMBER, NUMBER], ""),
+        ([{**NUMBER, "upper": 0}], "/0"),
+        ([{**NUMBER, "lower": False}], "/0/lower"),
+        ([{**NUMBER, "mean": 1}], "/0/mean"),
+        ([{**NUMBER, "missing": [1, 1]}], "/0"),
+        ([{**NUMBER, "missing": False}], "/0/missing"),
+        ([{**NUMBER, "spikes": [2]}], "/0"),
+        ([{**NUMBER, "integer": True, "upper": 1.5}], "/0"),
+        ([{**NUMBER, "description": 5}], "/0/description"),
+        ([{**DATE, "lower": 5}], "/0/lower"),
+        ([{**DATE, "upper": "31.12.2020"}], "/0/upper"),
+        ([{**DATE, "upper": "2020-01-01"}], "/0"),
+        ([{**DATE, "missing": ["9999-12-31"] * 2}], "/0"),
+        ([{**DATE, "integer": True}], "/0/integer"),
+        ([{**WORDS, "categories": ["a"]}], "/0/categories"),
+        ([{**WORDS, "categories": ["a", "a"]}], "/0"),
+        ([{**WORDS, "categories": ["a", ""]}], "/0/categories/1"),
+        ([{**WORDS, "type": "binary", "categories": ["a", "b", "c"]}], "/0/categories"),
+    ],
+)
+def test_columns_that_promise_nothing_are_refused_by_member(
+    house: House, columns: list[dict[str, Any]], pointer: str
+) -> None:
+    refused = house.admin.upload(metadata=METADATA | {"columns": columns})
+    assert refused.status_code == 422
+    place = refused.json()["errors"][0]["pointer"]
+    assert place == f"/metadata/columns{pointer}" or (pointer == "" and place == "/metadata")
+
+
 @pytest.mark.parametrize(("bound", "value"), [("upper", 3.5e38), ("lower", -3.5e38)])
 def test_bounds_that_nothing_can_be_computed_with_are_refused_at_upload(
     house: House, bound: str, value: float

@@ -116,25 +116,23 @@ def test_other_types_of_parquet_are_no_dates(files: Files, type: pa.DataType) ->
 
 
 @pytest.mark.parametrize(
-    ("changes", "pointer"),
+    "changes",
     [
-        ({"lower": 5}, "lower"),
-        ({"upper": "31.12.2020"}, "upper"),
-        ({"upper": "2020-02-30"}, "upper"),
-        ({"upper": "2020-01-01"}, "upper"),
-        ({"missing": ["soon"]}, "missing/0"),
-        ({"missing": ["9999-12-31"] * 2}, "missing/1"),
-        ({"missing": False}, "missing"),
-        ({"spikes": ["2021-01-01"]}, "spikes"),
-        ({"integer": True}, ""),
-        ({"origin": "2020-01-01"}, ""),
-        ({"description": 5}, "description"),
+        {"lower": 5},
+        {"upper": "2020-02-30"},
+        {"upper": "2020-01-01"},
+        {"missing": ["soon"]},
+        {"missing": False},
+        {"spikes": ["2021-01-01"]},
+        {"integer": True},
+        {"origin": "2020-01-01"},
+        {"description": 5},
     ],
 )
-def test_wrong_declarations_are_told_by_their_place(changes: dict, pointer: str) -> None:
+def test_wrong_declarations_are_refused(changes: dict) -> None:
     with pytest.raises(IngestError) as caught:
         parse_columns([DECLARED[0] | changes])
-    assert caught.value.pointer == f"/columns/0/{pointer}".rstrip("/")
+    assert caught.value.pointer == "/columns/0"
 
 
 def test_a_record_has_dates() -> None:
