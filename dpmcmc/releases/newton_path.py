@@ -582,6 +582,8 @@ class _Path:
     def __init__(self, problem: Problem, white: Whitening, random: RandomSource) -> None:
         self._rare, self._released = rare_moments(problem, white), white
         root = limited(white.root, np.diag(self._rare)) if self._rare.any() else white.root
+        # as sums of persons' rows are over their mean number, so is what a prior adds to them
+        problem = replace(problem, prior=problem.prior / problem.mean_rows)
         self._problem, self._white, self._random = problem, replace(white, root=root), random
         if problem.family.log_scale:
             unit = math.exp(problem.start[-1]) if is_measured(problem.family) else 1.0
@@ -592,7 +594,7 @@ class _Path:
         if self._bends:
             self._problem = replace(problem, prior=self._holding(problem.prior))
         self._rows = float(problem.rows)  # that are not left out
-        least = MODEL_CLIP if problem.of_model else LEAST_CLIP
+        least = MODEL_CLIP * self._usual**0.5 if problem.of_model else LEAST_CLIP
         if is_apart(problem.family) or problem.hurdle:
             least = APART_CLIP
         self._cuts = Cuts(problem.size, scaled=problem.family.has_scale, least=least)
@@ -885,6 +887,7 @@ class _Path:
         """
         pooled = 1.0 / math.sqrt(first**-2.0 + last**-2.0 + known)
         clips = self._clips(layer_noise, pooled)
+        self._forget()
         iterates: list[Iterate] = []
         for z in (first, last):
             iterate = self._query_model(z, clips)
@@ -925,14 +928,16 @@ class _Path:
         """Release layers of rows here and choose clips. Privacy: one Gaussian(z) event."""
         problem, p = self._problem, self._problem.size
         spread = self._covering()
-        numbers = problem.data.rows * p
-        parts = self._unclipped(spread).map(partial(_row_sizes, p, loops_for(numbers)))
+        usual, numbers = self._usual, problem.data.rows * p
+        sizes = partial(_row_sizes, p, usual, loops_for(numbers))
+        parts = self._unclipped(spread).map(sizes)
+        persons = problem.unit_rows > 1
         squares = self._family.has_scale and not (self._family.link == "identity" and problem.fixed)
         gaps = problem.data.gaps
         longest = math.inf
         if self._family.link == "identity":
             longest = RANGE * math.sqrt(heaviest_of(self._family)) / self._scale
-        longest_score = self._longest()
+        longest_score = self._longest() / usual
         layers_of_rows = layers(
             parts,
             problem.rows,
@@ -943,21 +948,24 @@ class _Path:
             reach=longest,
             last=self._farthest(z, longest_score),
             longest=longest_score,
+            persons=persons,
         )
         self._rows = layers_of_rows.rows
         measured, skewed = is_measured(self._family), is_skewed(self._family)
-        return choose(
+        clips = choose(
             layers_of_rows,
             p,
             pooled,
             quadratic=self._family.quadratic,
             minus=measured and not skewed,
-            least=reach.of_scale(self._root, self._family) if measured else 0.0,
+            least=reach.of_scale(self._root, self._family) / usual if measured else 0.0,
             alike=skewed or is_apart(self._family),
+            persons=persons,
         )
+        return clips.in_lengths_of(usual)
 
     def _farthest(self, z: float, longest: float) -> float:
-        """Return the score length, in mean lengths, from which scores count as equal; 0 if unknown.
+        """Return the usual length of a score, from which scores count as equal; 0 if unknown.
 
         The longest possible one, where the noise of this z is small enough to exclude such scores.
         """
@@ -975,7 +983,12 @@ class _Path:
             length = reach.farthest(
                 self._place, self._scale, self._white, self._family, problem.ends
             )
-        return min(length * many, longest)
+        return min(length * many / self._usual, longest)
+
+    @property
+    def _usual(self) -> float:
+        """Rms length, in mean lengths of a row's score, of a unit whose rows are independent."""
+        return float(self._problem.mean_rows**-0.5)
 
     @property
     def _most_of_rows(self) -> float:
@@ -1217,11 +1230,11 @@ def _products(jacobians: Floats, roots: Floats) -> tuple[Products, ...]:
     return tuple(Products(jacobians, part) for part in roots.swapaxes(0, 1))
 
 
-def _row_sizes(p: int, loops: Loops, block: Block) -> RowSizes:
-    """Return lengths of scores (p,), curvatures and squares of rows, see `layers`."""
+def _row_sizes(p: int, usual: float, loops: Loops, block: Block) -> RowSizes:
+    """Return lengths of scores (p,) over the usual one, curvatures and squares: see `layers`."""
     roots = (*block.curvature, *block.minus)
     curvatures = sum_of_squares(roots, block.each(roots), loops)
-    lengths = np.sqrt(loops.squares(block.vectors) / p)
+    lengths = np.sqrt(loops.squares(block.vectors) / p) / usual
     return lengths, np.asarray(curvatures / p), block.square, block.counted
 
 

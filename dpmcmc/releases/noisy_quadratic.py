@@ -447,6 +447,15 @@ REAL_CLIPS = {
     "cumulative": (5.0, 1.5),
     "hurdle": (10.0, 3.0),
 }
+# the same of sums over persons, whose clips follow the noise alone (experiments/persons.py)
+PERSONS_CLIPS = {
+    "identity": (0.0, 2.4),
+    "logit": (0.0, 1.8),
+    "log": (0.0, 4.2),
+    "softmax": (0.0, 2.0),
+    "cumulative": (0.0, 2.0),
+    "hurdle": (0.0, 4.2),
+}
 # n mu^2 for each coefficient over the least, from which on nine of ten such results are reliable
 PLANNED_INFORMATION = {
     "identity": 1.6,
@@ -456,6 +465,7 @@ PLANNED_INFORMATION = {
     "cumulative": 3.0,
     "hurdle": 10.0,
 }
+LESS_OF_PERSONS = 1.5  # of what rows ask for, sums over persons ask for that much less
 # where the sd is in proportion to the mean: few responses far above it may move the answer
 PLANNED_PROPORTIONAL = 200.0
 # and residuals of real counts over those of Poisson ones
@@ -769,7 +779,8 @@ def misfit(
         return 1.0, 1.0  # bounded scores are planned by real responses as they are
     near = _near(options, noise_multiplier)
     each = 2.0 * math.sqrt(len(facts.prior) / (_by_units(facts).rows * MODEL_SCORE)) * near
-    least, by_noise = REAL_CLIPS[FAMILIES[facts.family].link]
+    clips = PERSONS_CLIPS if facts.unit_rows > 1 else REAL_CLIPS
+    least, by_noise = clips[FAMILIES[facts.family].link]
     wide = math.hypot(1.0, max(least, by_noise / math.sqrt(each)) * each)
     usual = float(np.median(sd_inflation(options, facts, noise_multiplier)))
     return max(wide / usual, 1.0), USUAL_DISPERSION if facts.family == "poisson" else 1.0
@@ -784,6 +795,8 @@ def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) 
         PLANNED_PROPORTIONAL if family.variance.proportional else PLANNED_INFORMATION[family.link]
     )
     more = more if real else 1.0
+    if facts.unit_rows > 1:
+        more = max(more / LESS_OF_PERSONS, 1.0)
     if facts.groups:
         link, rows = FAMILIES[facts.family].link, facts.assumptions.rows
         each, outer = facts.effects, facts.outer_groups

@@ -10,6 +10,7 @@ from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import ModelOptions, ModelSpec
+from tests.sources import Seeded
 
 BOUNDS = {
     "age": (-1, 1),
@@ -186,3 +187,36 @@ def test_missing_codes_and_empty_slots_hold_together():
     np.testing.assert_allclose(width / sd, 1.0, atol=0.15)
     persons = len(np.unique(complete["patient"]))
     assert f"about {persons:,} persons have rows that are complete" in fit.verdict.sentence
+
+
+def test_persons_with_many_rows_are_clipped_where_their_sums_lie():
+    """Sums of many rows are shorter than those rows together: clips of rows would be noise."""
+    rows = panel(2500, most=24, correlation=0.3)
+    mean, sd = clustered(rows, "logistic")
+    widths, off = [], []
+    for seed in range(5):
+        fit = fitted(rows, "logistic", 1.0, most=24, random=Seeded(seed))
+        assert fit.verdict.status == "reliable", fit.verdict.sentence
+        found, width = coefficients(fit, len(mean))
+        widths.append(width / sd)
+        off.append((found - mean) / width)
+    assert np.median(widths) < 2.0
+    assert np.abs(off).max() < 3.0
+
+
+def test_large_effects_of_persons_are_reached():
+    """The prior of a coefficient of 9 counts no more than once, however many rows persons have."""
+    rng = np.random.default_rng(5)
+    rows = panel(2400, most=12)
+    rows["age"] = np.clip(0.6 + 0.1 * rng.normal(size=len(rows["age"])), -1, 1)
+    odds = -6.0 + 9.0 * rows["age"] + 0.5 * rows["dose"]
+    rows["cured"] = np.where(rng.random(len(odds)) < 1.0 / (1.0 + np.exp(-odds)), "yes", "no")
+    mean, _ = clustered(rows, "logistic")
+    off = []
+    for seed in range(6):
+        fit = fitted(rows, "logistic", 2.0, most=12, random=Seeded(seed))
+        found, width = coefficients(fit, len(mean))
+        if fit.verdict.status == "reliable":
+            off.append((found - mean) / width)
+    assert len(off) >= 3  # what is left is what the prior itself pulls by
+    assert np.sqrt(np.mean(np.square(off))) < 1.0
