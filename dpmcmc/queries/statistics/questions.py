@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.queries.statistics.families import FAMILIES
-from dpmcmc.queries.statistics.families.base import Family, Floats
+from dpmcmc.queries.statistics.families.base import Family
 from dpmcmc.queries.statistics.inference import (
     PARTICLES,
     AlgorithmName,
@@ -18,6 +18,7 @@ from dpmcmc.queries.statistics.inference import (
     infer,
     judged,
 )
+from dpmcmc.queries.statistics.inference_chains import PriorDistribution
 from dpmcmc.queries.statistics.mechanisms import (
     RandomisedResponse,
     ReleasedStatistic,
@@ -76,32 +77,25 @@ ThetaPrior = UniformPrior | NormalPrior | GammaPrior | InverseGammaPrior | BetaP
 LEAST, MOST = 1e-100, 1e100  # of widths and shapes
 
 
-@dataclass(frozen=True, slots=True)
-class Frozen:
-    """A distribution with its parameters."""
-
-    distribution: Any
-
-    def ppf(self, probability: Floats) -> Floats:
-        """Return theta of each probability."""
-        return np.asarray(self.distribution.ppf(probability), np.float64)
-
-
-def frozen(prior: ThetaPrior) -> Frozen:
+def frozen(prior: ThetaPrior) -> PriorDistribution:
     """Return the distribution of a prior. Raises SpecError at /prior where there is none."""
     from scipy import stats
 
+    found: PriorDistribution
     if isinstance(prior, UniformPrior):
         _check("upper", prior.upper - prior.lower, "must be above lower, and both finite")
-        return Frozen(stats.uniform(prior.lower, prior.upper - prior.lower))
-    if isinstance(prior, BetaPrior):
-        return Frozen(stats.beta(_positive("a", prior.a), _positive("b", prior.b)))
-    scale = _positive("scale", prior.scale)
-    if isinstance(prior, NormalPrior):
+        found = stats.uniform(prior.lower, prior.upper - prior.lower)
+    elif isinstance(prior, BetaPrior):
+        found = stats.beta(_positive("a", prior.a), _positive("b", prior.b))
+    elif isinstance(prior, NormalPrior):
+        scale = _positive("scale", prior.scale)
         _check("loc", 1.0 + abs(prior.loc), "must be finite")
-        return Frozen(stats.norm(prior.loc, scale))
-    family = stats.gamma if isinstance(prior, GammaPrior) else stats.invgamma
-    return Frozen(family(_positive("shape", prior.shape), scale=scale))
+        found = stats.norm(prior.loc, scale)
+    else:
+        scale = _positive("scale", prior.scale)
+        family = stats.gamma if isinstance(prior, GammaPrior) else stats.invgamma
+        found = family(_positive("shape", prior.shape), scale=scale)
+    return found
 
 
 def _positive(name: str, value: float) -> float:
