@@ -284,6 +284,7 @@ def changes(
             continue
         row, size, square = mean_row
         eta = np.clip(positions @ row + link.shift, -LARGEST_PREDICTOR, LARGEST_PREDICTOR)
+        spread = NODES[:, None] * _spread(expansion.covariance, group, positions)
         curvatures = np.einsum("d,cdef,f->ce", group.weight, curvature, group.weight)
         for response, along, curve in _contrasts(eta, curvatures * (size / square) ** 2, link):
             way = np.outer(along, row).ravel()
@@ -291,11 +292,7 @@ def changes(
             at, slope = _slope(eta, response, link)
             ratio = 1.0
             if expansion.rows is not None:
-                if len(eta) == 1:
-                    nodes = eta + _spread(expansion.covariance, group, positions[0]) * NODES
-                    slope = float(
-                        WEIGHTS @ [_slope(node, response, link)[1] for node in nodes[:, None]]
-                    )
+                slope = float(WEIGHTS @ [_slope(node, response, link)[1] for node in eta + spread])
                 if link.above is not None:
                     slope *= float(expit(-link.above @ row))
                 expected = expansion.rows * size * size / square * slope
@@ -392,15 +389,17 @@ def _ordered_changes(
     return changes
 
 
-def _spread(covariance: Floats, group: Group, place: Floats) -> float:
-    """Return about the sd of the predictor over a group's rows.
+def _spread(covariance: Floats, group: Group, places: Floats) -> Floats:
+    """Return (k,) along which predictors vary most over a group's rows, by an sd.
 
-    It is that over all rows, less the part which the weights of rows explain.
+    Of the variance over all rows, less the part which the weights of rows explain. places: (k, d).
     """
     shared = covariance @ group.weight
-    square = float(place @ covariance @ place)
-    square -= float(place @ shared) ** 2 / max(float(group.weight @ shared), LEAST_SHARE)
-    return math.sqrt(min(max(square, 0.0), MOST_SPREAD))
+    explained = places @ shared
+    squares = places @ covariance @ places.T
+    squares -= np.outer(explained, explained) / max(float(group.weight @ shared), LEAST_SHARE)
+    values, vectors = np.linalg.eigh(squares)
+    return np.asarray(vectors[:, -1] * math.sqrt(min(max(float(values[-1]), 0.0), MOST_SPREAD)))
 
 
 def _contrasts(eta: Floats, curvatures: Floats, link: Link) -> list[tuple[int, Floats, float]]:
