@@ -14,10 +14,12 @@ from dpmcmc.formula.design import Design
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.privacy.accountant import epsilon_of_mu
+from dpmcmc.releases import far_columns
 from dpmcmc.releases.base import Judgement, Stored
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_verdict import OVERDISPERSION_RATIO
 
+MUCH_WIDER = 1.25  # of an interval: by less it is not worth a sentence
 HIGHEST_EPSILON = 1000.0  # beyond it nothing is private, and none is named
 LARGEST_LOG_MEAN = 30.0
 TERMS = "fewer terms or narrower declared bounds of covariates"
@@ -78,14 +80,31 @@ def _robust(spec: JobSpec) -> bool:
 
 def remarks(judged: Judgement, stored: Stored, spec: JobSpec, design: Design) -> tuple[str, ...]:
     """Return notes on a result besides its width and its problems."""
-    family = room_for_counts(stored, spec, design)
-    if not family or not isinstance(stored, Quadratic):
+    if not isinstance(stored, Quadratic):
         return (judged.remarks,)
-    counts = (
-        f"counts vary {stored.dispersion:.2g} times as much as the model says, so that its own"
-        f" intervals are too narrow whatever the privacy: {family} has room for that"
+    family, counts = room_for_counts(stored, spec, design), ""
+    if family:
+        counts = (
+            f"counts vary {stored.dispersion:.2g} times as much as the model says, so that its own"
+            f" intervals are too narrow whatever the privacy: {family} has room for that"
+        )
+    return (judged.remarks, *far_bounds(stored, design), counts)
+
+
+def far_bounds(stored: Quadratic, design: Design) -> tuple[str, ...]:
+    """Return a note for each column whose far declared bounds make an interval wider."""
+    times, sds = stored.inflation_by_columns, far_columns.distances(stored)
+    first = stored.classes - 1 if stored.ordered else 0  # cuts but one
+    worst: dict[str, tuple[float, float]] = {}
+    for at in np.flatnonzero((times > MUCH_WIDER) & (sds > far_columns.NEAR)):
+        name = design.parameters[(int(at) - first) % len(design.parameters)]
+        worst[name] = max(worst.get(name, (0.0, 0.0)), (float(times[at]), float(sds[at])))
+    return tuple(
+        f"declared bounds of {name} reach {far:.2g} of its sds, and few rows that far out could"
+        f" decide: its interval is {wide:.2g} times as wide for that, and narrower bounds, where"
+        " they are known, would mend it"
+        for name, (wide, far) in worst.items()
     )
-    return (judged.remarks, counts)
 
 
 def room_for_counts(stored: Stored, spec: JobSpec, design: Design) -> str:

@@ -5,7 +5,7 @@ and a verdict. Nothing here reads a row or costs anything.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -275,6 +275,15 @@ class Quadratic(Record):
         return min(float(np.trace(self.noise)) / self._information, MOST_INFLATION)
 
     @property
+    def usual_inflation(self) -> float:
+        """The same, no less than that of a correct model; of persons it may be less.
+
+        Sums over persons are divided by how many rows they have on average, and their variance by
+        the square of that.
+        """
+        return max(self.inflation, LEAST_PART if self.several_rows else 1.0)
+
+    @property
     def inflation_sd(self) -> float:
         """Sd of the noise of `inflation`."""
         return self.noise_sd * math.sqrt(len(self.place)) / self._information
@@ -305,6 +314,18 @@ class Quadratic(Record):
         if self.by_columns:
             bias = bias + far_columns.bias(self)
         return np.asarray(self.score_sd**2 * np.eye(p) + self.left_sd**2 * bias)
+
+    @property
+    def inflation_by_columns(self) -> Floats:
+        """By how much (p,) bounds that are far widen the sds of coefficients: see far_columns."""
+        values, vectors = np.linalg.eigh(self.curvature)
+        safe = np.maximum(values, largest_noise(len(values), self.curvature_sd) + TINY)
+        back, rows = self.root @ (vectors / safe), safe * self.usual_inflation
+        wide, narrow = (
+            np.einsum("pi,ij,pj->p", back, np.diag(rows) + vectors.T @ unsure @ vectors, back)
+            for unsure in (self.unsure(), replace(self, by_columns=False).unsure())
+        )
+        return np.asarray(np.sqrt(wide / np.maximum(narrow, TINY)))
 
     @property
     def unseen(self) -> float:

@@ -114,8 +114,9 @@ def verdict(release: Quadratic, prior: Normals | None = None) -> Verdict:
     step = step - np.linalg.solve(release.root, last)
     stretch = float(np.linalg.norm(step @ release.counting()))
     blur = edge / max(float(np.median(values)), 1e-6 * edge, TINY)
-    by_rows = safe if release.robust else safe * max(release.inflation, 1.0)  # as intervals have it
-    ratio = release.unsure_sd**2 / np.maximum(by_rows, TINY)
+    by_rows = safe if release.robust else safe * release.usual_inflation  # as intervals have it
+    unsure = np.einsum("pk,pq,qk->k", vectors, release.unsure(), vectors)
+    ratio = unsure / np.maximum(by_rows, TINY)
     share = float(np.mean(ratio / (1.0 + ratio)))
     arrived = jump <= 1.0 and stretch <= (SKEWED_LAST_STEP if release.skewed else MAX_LAST_STEP)
     if release.log_scale:  # from afar even the last look's curvature is another one
@@ -160,7 +161,7 @@ def _jump(release: Quadratic, values: Floats, vectors: Floats) -> float:
     p, (_, turned, allowed) = len(values), compared(release)
     moved = np.maximum(values, 0.0) * _rescaled(release) ** 2
     if not release.robust:  # what is small beside the posterior's width does no harm
-        variances = np.maximum(values, 0.0) * max(release.inflation, 1.0) + release.unsure_sd**2
+        variances = np.maximum(values, 0.0) * release.usual_inflation + release.unsure_sd**2
         moved = moved + MAX_BENT**2 * variances
     surprise = (vectors.T @ turned) ** 2 / np.maximum(allowed + moved, TINY)
     surprise[unmoved(release, vectors)] = 0.0  # there the posterior is as wide as need be

@@ -84,6 +84,25 @@ def test_counts_that_vary_more_name_the_family_and_its_dispersion():
     assert "dispersion of about" not in robust
 
 
+def test_a_column_with_far_bounds_is_named():
+    """A tenth of its bounds is filled, beside a number that fills its own."""
+    rng = np.random.default_rng(4)
+    data = {"x": rng.uniform(-1, 1, ROWS), "income": rng.normal(0.0, 1.0, ROWS).clip(-40, 40)}
+    data["y"] = np.where(rng.random(ROWS) < 0.5, "yes", "no")
+    columns = (
+        NumberColumn(name="x", lower=-1.0, upper=1.0),
+        NumberColumn(name="income", lower=-40.0, upper=40.0),
+        ANSWER,
+    )
+    fit = sample(
+        data, schema=Schema(columns=columns, rows=ROWS), epsilon=2.0, delta=DELTA,
+        model=ModelSpec(family="logistic", formula="y ~ x + income"), random=Seeded(1),
+        sampler=NoisyQuadraticOptions(estimand="model"), accept_low_quality=True,
+    )  # fmt: skip
+    assert "declared bounds of income reach" in fit.verdict.sentence
+    assert "declared bounds of x reach" not in fit.verdict.sentence
+
+
 def test_remedies_are_a_function_of_what_was_stored():
     fit = fitted("logistic", ANSWER, yes_or_no, 0.1)
     schema, spec = fit.design.schema, fit.plan.spec
