@@ -465,6 +465,9 @@ PLANNED_INFORMATION = {
     "cumulative": 3.0,
     "hurdle": 10.0,
 }
+# where a scale hangs together with the intercept, as of Weibull times (experiments/glms.py)
+PLANNED_TIMES = 10.0
+NOISE_OF_GROUPED = 1.3  # over that of the same rows without groups: scores are longer by cells
 LESS_OF_PERSONS = 1.5  # of what rows ask for, sums over persons ask for that much less
 # where the sd is in proportion to the mean: few responses far above it may move the answer
 PLANNED_PROPORTIONAL = 200.0
@@ -779,6 +782,7 @@ def misfit(
         return 1.0, 1.0  # bounded scores are planned by real responses as they are
     near = _near(options, noise_multiplier)
     each = 2.0 * math.sqrt(len(facts.prior) / (_by_units(facts).rows * MODEL_SCORE)) * near
+    each *= NOISE_OF_GROUPED if facts.groups else 1.0
     clips = PERSONS_CLIPS if facts.unit_rows > 1 else REAL_CLIPS
     least, by_noise = clips[FAMILIES[facts.family].link]
     wide = math.hypot(1.0, max(least, by_noise / math.sqrt(each)) * each)
@@ -791,9 +795,11 @@ def poor(options: NoisyQuadraticOptions, facts: Facts, noise_multiplier: float) 
     of_model = options.estimand == "model"
     real = of_model and not facts.assumptions.guess.longest
     family = FAMILIES[facts.family]
-    more = (
-        PLANNED_PROPORTIONAL if family.variance.proportional else PLANNED_INFORMATION[family.link]
-    )
+    more = PLANNED_INFORMATION[family.link]
+    if family.variance.proportional:
+        more = PLANNED_PROPORTIONAL
+    elif is_measured(family) and is_skewed(family):
+        more = PLANNED_TIMES
     more = more if real else 1.0
     if facts.unit_rows > 1:
         more = max(more / LESS_OF_PERSONS, 1.0)
