@@ -19,7 +19,8 @@ from dpmcmc.releases.base import Judgement, Stored
 from dpmcmc.releases.quadratic import Quadratic
 from dpmcmc.releases.quadratic_verdict import OVERDISPERSION_RATIO
 
-MUCH_WIDER = 1.25  # of an interval: by less it is not worth a sentence
+# of an interval: by less it is not worth a sentence; and columns that are named
+MUCH_WIDER, MOST_NAMED = 1.25, 3
 HIGHEST_EPSILON = 1000.0  # beyond it nothing is private, and none is named
 LARGEST_LOG_MEAN = 30.0
 TERMS = "fewer terms or narrower declared bounds of covariates"
@@ -88,22 +89,29 @@ def remarks(judged: Judgement, stored: Stored, spec: JobSpec, design: Design) ->
             f"counts vary {stored.dispersion:.2g} times as much as the model says, so that its own"
             f" intervals are too narrow whatever the privacy: {family} has room for that"
         )
-    return (judged.remarks, *far_bounds(stored, design), counts)
+    return (judged.remarks, far_bounds(stored, design), counts)
 
 
-def far_bounds(stored: Quadratic, design: Design) -> tuple[str, ...]:
-    """Return a note for each column whose far declared bounds make an interval wider."""
+def far_bounds(stored: Quadratic, design: Design) -> str:
+    """Return a note on columns whose far declared bounds make intervals wider; empty without."""
     times, sds = stored.inflation_by_columns, far_columns.distances(stored)
     first = stored.classes - 1 if stored.ordered else 0  # cuts but one
     worst: dict[str, tuple[float, float]] = {}
     for at in np.flatnonzero((times > MUCH_WIDER) & (sds > far_columns.NEAR)):
         name = design.parameters[(int(at) - first) % len(design.parameters)]
         worst[name] = max(worst.get(name, (0.0, 0.0)), (float(times[at]), float(sds[at])))
-    return tuple(
-        f"declared bounds of {name} reach {far:.2g} of its sds, and few rows that far out could"
-        f" decide: its interval is {wide:.2g} times as wide for that, and narrower bounds, where"
-        " they are known, would mend it"
-        for name, (wide, far) in worst.items()
+    if not worst:
+        return ""
+    first_named = sorted(worst, key=lambda name: worst[name], reverse=True)
+    named = [
+        f"of {name} reach {worst[name][1]:.2g} of its sds" for name in first_named[:MOST_NAMED]
+    ]
+    left = len(first_named) - len(named)
+    others = f" and those of {left} more columns reach as far" if left else ""
+    return (
+        f"declared bounds {', '.join(named)}{others}, and few rows that far out could decide:"
+        f" intervals are up to {worst[first_named[0]][0]:.2g} times as wide for that, and narrower"
+        " bounds, where they are known, would mend it"
     )
 
 

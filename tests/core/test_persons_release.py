@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpmcmc import sample
+from dpmcmc import plan, sample
 from dpmcmc.base.errors import SpecError
 from dpmcmc.fit.local import table_of
 from dpmcmc.formula.design import make_design
@@ -220,3 +220,12 @@ def test_large_effects_of_persons_are_reached():
             off.append((found - mean) / width)
     assert len(off) >= 3  # what is left is what the prior itself pulls by
     assert np.sqrt(np.mean(np.square(off))) < 1.0
+
+
+def test_plans_of_persons_are_those_of_sums():
+    """As panels gave, whose clips follow the noise: experiments/persons.py."""
+    rows = panel(6000)
+    for epsilon, low, high in ((1.0, 1.2, 1.7), (4.0, 1.02, 1.25)):
+        expected = plan("cured ~ age + dose", by_patient(rows), epsilon=epsilon)
+        assert expected.usable, expected.reasons
+        assert low < expected.expected_width < high
