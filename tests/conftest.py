@@ -23,6 +23,8 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / "var" / "numba"))
 
 from hypothesis import settings  # noqa: E402 - the cache's place must be set before any import
 
+from tests.parts import part_of  # noqa: E402
+
 # In CI the same examples each time: a change is judged by what it changes. Locally they vary.
 settings.register_profile(
     "dpmcmc", deadline=None, print_blob=True, derandomize=os.environ.get("CI") == "true"
@@ -51,10 +53,12 @@ def server(name: str, default: str) -> str:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """--fuzz-seconds: how long sequences of requests are made up for both roles together.
 
-    --pictures: the folder in which pictures of the pages are kept.
+    --pictures: the folder in which pictures of the pages are kept. --part: of the slow tests, which
+    run: every n-th from k on.
     """
     parser.addoption("--fuzz-seconds", default="20", help="how long requests are made up")
     parser.addoption("--pictures", default="", help="where pictures of the pages are kept")
+    parser.addoption("--part", default="0/1", help="k/n: a part of the slow tests", metavar="K/N")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -74,8 +78,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Spread files whose tests wait for programs evenly among those that compute.
 
-    Side by side on the cores they would leave these idle. A file stays together.
+    Side by side on the cores they would leave these idle. A file stays together. Of slow tests
+    those of a part are left.
     """
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    others = set(slow) - set(part_of(slow, config.getoption("part")))
+    if others:
+        config.hook.pytest_deselected(items=sorted(others, key=lambda item: item.nodeid))
+        items[:] = [item for item in items if item not in others]
     if not config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         return
     files: dict[Path, list[pytest.Item]] = {}

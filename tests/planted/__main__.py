@@ -1,4 +1,4 @@
-"""./dev planted [NAME ...] [--list]: whether every planted bug is caught by its named test."""
+"""./dev planted [NAME ...] [--list] [--part K/N]: whether bugs are caught by their named tests."""
 
 import argparse
 import sys
@@ -6,6 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.parts import part_of
 from tests.planted.bugs import BUGS
 from tests.planted.runner import Bug, PlantError, Verdict, run_all
 
@@ -21,6 +22,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev planted", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of a bug; all of them if none")
     parser.add_argument("--list", action="store_true", help="name the bugs, and run nothing")
+    parser.add_argument("--part", default="0/1", metavar="K/N", help="every N-th bug from K on")
     return parser.parse_args()
 
 
@@ -42,7 +44,7 @@ def tell(verdict: Verdict) -> None:
 def main() -> int:
     """Return 0 where every bug was caught."""
     options, began = arguments(), time.monotonic()
-    bugs = chosen(options.names)
+    bugs = part_of(chosen(options.names), options.part)
     if options.list:
         for bug in bugs:
             say(f"{bug.name:<48} {bug.file:<40} {bug.caught_by}")
