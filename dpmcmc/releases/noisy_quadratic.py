@@ -466,7 +466,7 @@ PLANNED_INFORMATION = {
     "hurdle": 10.0,
 }
 # where a scale hangs together with the intercept, as of Weibull times (experiments/glms.py)
-PLANNED_TIMES = 10.0
+PLANNED_TIMES = 9.0
 NOISE_OF_GROUPED = 1.3  # over that of the same rows without groups: scores are longer by cells
 LESS_OF_PERSONS = 1.5  # of what rows ask for, sums over persons ask for that much less
 # where the sd is in proportion to the mean: few responses far above it may move the answer
