@@ -1478,7 +1478,7 @@ RELEASING = (
         "the reach of scores is read off the rows",
         "dpmcmc/releases/newton_path.py",
         "_Path._farthest",
-        "return min(length * many, longest)",
+        "return min(length * many / self._usual, longest)",
         "return float(problem.data.y.max())",
         f"{CLIPS}::test_the_reach_does_not_follow_the_rows",
     ),
