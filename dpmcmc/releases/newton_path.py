@@ -887,7 +887,7 @@ class _Path:
         """
         pooled = 1.0 / math.sqrt(first**-2.0 + last**-2.0 + known)
         clips = self._clips(layer_noise, pooled)
-        self._forget()
+        self._forget()  # places before are those of a fit that weights rows down
         iterates: list[Iterate] = []
         for z in (first, last):
             iterate = self._query_model(z, clips)
@@ -965,7 +965,7 @@ class _Path:
         return clips.in_lengths_of(usual)
 
     def _farthest(self, z: float, longest: float) -> float:
-        """Return the usual length of a score, from which scores count as equal; 0 if unknown.
+        """Return the length, in usual ones, from which scores count as equal; 0 if unknown.
 
         The longest possible one, where the noise of this z is small enough to exclude such scores.
         """
