@@ -182,7 +182,7 @@ async def _forged(request: Request, _: ForgedError) -> Response:
 
 async def _refused(request: Request, error: RefusedError) -> Response:
     if error.status == 401 and request.method == "GET":
-        # the session ended while the page was made: asked again, it is renewed or sign-in follows
+        # the session ended while the page was made: asked again, sign-in follows
         return RedirectResponse(sessions.address_of(request), status_code=303)
     words = {404: "Nothing is here", 403: "Not for your role", 429: "Too many requests"}
     title = words.get(error.status, "The service said no")

@@ -5,7 +5,7 @@ lines are those of the API.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from json import dumps
 from typing import Annotated, Any
@@ -51,15 +51,21 @@ Id = Annotated[str, Depends(identifier)]
 
 
 class Api:
-    """The REST API as one reader sees it. key: of that reader; empty for none."""
+    """The REST API as one reader sees it.
 
-    def __init__(self, request: Request, key: str) -> None:
+    key: of that reader; empty for none. renew: makes a key good again that has ended, and returns
+    whether it could.
+    """
+
+    def __init__(
+        self, request: Request, key: str, renew: Callable[[], Awaitable[bool]] | None = None
+    ) -> None:
         client = request.client
         transport = httpx.ASGITransport(
             app=request.app, client=(client.host, client.port) if client else ("127.0.0.1", 0)
         )
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._request, self._key = request, key
+        self._request, self._key, self._renew = request, key, renew
         self._http = httpx.AsyncClient(
             transport=transport, base_url="http://inside", headers=headers, timeout=PATIENCE
         )
@@ -67,16 +73,23 @@ class Api:
     async def send(self, method: str, path: str, **given: Any) -> httpx.Response:
         """Return the answer. json: a body, in which the API refuses numbers that are not finite.
 
-        In a task of its own: what a request binds to its log lines stays its own. Raises
-        RefusedError where the answer is an error.
+        In a task of its own: what a request binds to its log lines stays its own. Where the key
+        has ended it is renewed, and the request is sent again. Raises RefusedError where the answer
+        is an error.
         """
+        repeats = "content" not in given  # the stream of an upload is read once
         if "json" in given:
             headers = {"Content-Type": "application/json"} | given.pop("headers", {})
             given |= {"content": dumps(given.pop("json")).encode(), "headers": headers}
         answer = await asyncio.create_task(self._http.request(method, path, **given))
+        if answer.status_code == HTTPStatus.UNAUTHORIZED and repeats and await self._renewed():
+            answer = await asyncio.create_task(self._http.request(method, path, **given))
         if answer.is_error:
             raise RefusedError(answer.status_code, _problem(answer))
         return answer
+
+    async def _renewed(self) -> bool:
+        return self._renew is not None and await self._renew()
 
     def stream(self, path: str, query: str = "") -> Response:
         """Return an answer that is handed on as it comes: a stream of events."""

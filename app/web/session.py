@@ -114,24 +114,14 @@ async def _session(request: Request, fields: Callable[[], Awaitable[dict[str, st
         given = request.headers.get("x-csrf") or (await fields()).get("csrf", "")
         if not hmac.compare_digest(given.encode(), token.encode()):
             raise ForgedError
-    api = Api(request, key)
+    provider = request.app.state.sign_in
+    api = Api(request, key, None if provider is None else lambda: provider.renew(key))
     try:
-        return Session(api, await _user(request, api, key), token)
+        return Session(api, await api.get("/v1/users/me"), token)
     except RefusedError as refused:
         if refused.status == 401:
             raise SignInNeededError(then) from None
         raise
-
-
-async def _user(request: Request, api: Api, key: str) -> dict[str, Any]:
-    """Return whose key this is. An ended one is good again where the provider renews it."""
-    try:
-        return await api.get("/v1/users/me")
-    except RefusedError as refused:
-        provider = request.app.state.sign_in
-        if refused.status != 401 or provider is None or not await provider.renew(key):
-            raise
-    return await api.get("/v1/users/me")
 
 
 Signed = Annotated[Session, Depends(signed_in)]

@@ -5,7 +5,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from fastapi import Request
 from fastapi.routing import APIRoute
 
 from app.web import session as sessions
@@ -126,15 +125,15 @@ def test_a_session_that_ends_while_its_page_is_made_is_asked_for_again(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     signed_in(house, house.user("analyst").key)
-    known = sessions._user
+    known = Api.get
 
-    async def last_seen(request: Request, api: Api, key: str) -> dict[str, Any]:
-        user = await known(request, api, key)
+    async def last_seen(api: Api, path: str, **params: Any) -> dict[str, Any]:
+        user = await known(api, path, **params)
         monkeypatch.undo()
-        await api.send("DELETE", f"/v1/keys/{request.cookies[sessions.COOKIE].split('.')[0]}")
+        await api.send("DELETE", f"/v1/keys/{house.http.cookies[sessions.COOKIE].split('.')[0]}")
         return user
 
-    monkeypatch.setattr(sessions, "_user", last_seen)
+    monkeypatch.setattr(Api, "get", last_seen)
     answer = house.http.get("/jobs?limit=5", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, "/jobs?limit=5")
     assert house.http.get("/jobs?limit=5").url.path == "/login"

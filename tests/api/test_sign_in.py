@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import httpx
 import pytest
+from fastapi import Request
 from pydantic import ValidationError
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -22,6 +23,7 @@ from app.services.accounts import sign_in
 from app.settings import Settings
 from app.storage.rows import KeyRow, ProviderSessionRow, UserRow
 from app.storage.types import utc_now
+from app.web import people_pages
 from app.web.session import ATTEMPT, COOKIE
 from tests.api.support import ADMIN, PLANNERS, Caller, House, TestClient, house_in
 from tests.provider import CLIENT, Provider, provider
@@ -443,6 +445,24 @@ def test_a_form_of_a_session_is_taken_though_its_token_has_just_ended(entered: H
     signed_in(entered)
     form = {"csrf": csrf(entered), "email": "ada@example.org"}
     ended(entered)
+    answer = entered.http.post("/me/email", data=form, follow_redirects=False)
+    assert answer.status_code in (200, 303)
+    assert "ada@example.org" in me(entered).text
+
+
+def test_a_token_may_end_while_a_page_is_made(
+    entered: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the page knows who asks, and before it asks the API for more."""
+    signed_in(entered)
+    form = {"csrf": csrf(entered), "email": "ada@example.org"}
+    read = people_pages.fields_of
+
+    async def late(request: Request) -> dict[str, str]:
+        ended(entered)
+        return await read(request)
+
+    monkeypatch.setattr(people_pages, "fields_of", late)
     answer = entered.http.post("/me/email", data=form, follow_redirects=False)
     assert answer.status_code in (200, 303)
     assert "ada@example.org" in me(entered).text
