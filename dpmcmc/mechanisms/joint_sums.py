@@ -153,6 +153,7 @@ def _cells(caps: Caps, digits: int, gaps: bool, loops: Loops, block: Block) -> F
     """Return a block's sums, in whole grid cells of `_grids`."""
     units, scale = caps.units, 2.0**digits
     block = _without(block) if gaps else block
+    loops = loops.once_each()
     parts = []
     if units[0] < math.inf:
         parts.append(vector_cells(block.vectors, caps.score, scale / units[0], loops))

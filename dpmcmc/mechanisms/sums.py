@@ -93,11 +93,25 @@ def columns_of(vectors: Vectors) -> int:
 class Loops(NamedTuple):
     """The loops over the vectors of a block of rows; the same bits whoever runs them.
 
-    squares: vectors -> squared lengths (m,). whole: see `whole`.
+    squares: vectors -> squared lengths (m,). whole_sum, whole_squares: (vectors, scale) -> the sum
+    (p,) of what `whole` returns, and that of the products (p, p) of each of its columns.
     """
 
     squares: Callable[[Vectors], Floats]
-    whole: Callable[[Vectors, Floats], Floats]
+    whole_sum: Callable[[Vectors, Floats], Floats]
+    whole_squares: Callable[[Vectors, Floats], Floats]
+
+    def once_each(self) -> "Loops":
+        """Return the loops for one block, whose vectors may have several parts in its sums."""
+        known: dict[int, tuple[Vectors, Floats]] = {}
+
+        def once(vectors: Vectors) -> Floats:
+            """Return the squared lengths of vectors, computed when first asked for."""
+            if id(vectors) not in known:  # vectors are kept, so that no others have their id
+                known[id(vectors)] = vectors, self.squares(vectors)
+            return known[id(vectors)][1]
+
+        return self._replace(squares=once)
 
 
 def squares(vectors: Vectors) -> Floats:
@@ -129,6 +143,17 @@ def whole(vectors: Vectors, scale: Floats) -> Floats:
     return cells
 
 
+def _whole_sum(vectors: Vectors, scale: Floats) -> Floats:
+    """Return the sum (p,) of vectors in whole cells."""
+    return np.asarray(whole(vectors, scale).sum(axis=1))
+
+
+def _whole_squares(vectors: Vectors, scale: Floats) -> Floats:
+    """Return the sum (p, p) of v v^T over vectors v in whole cells."""
+    cells = whole(vectors, scale)
+    return np.asarray(cells @ cells.T)
+
+
 @cache
 def _kernels() -> Any:
     """Return the compiled loops."""
@@ -143,11 +168,20 @@ def _compiled_squares(vectors: Vectors) -> Floats:
     return out
 
 
-def _compiled_whole(vectors: Vectors, scale: Floats) -> Floats:
-    """Return what `whole` does."""
+def _compiled_whole_sum(vectors: Vectors, scale: Floats) -> Floats:
+    """Return what `_whole_sum` does."""
     rows = _products_of(vectors)
-    out = np.empty(rows.bases.shape[1:])
-    _kernels().whole(rows.bases, rows.parts, scale, out)
+    out = np.empty(rows.bases.shape[1])
+    _kernels().whole_sum(rows.bases, rows.parts, scale, out)
+    return out
+
+
+def _compiled_whole_squares(vectors: Vectors, scale: Floats) -> Floats:
+    """Return what `_whole_squares` does."""
+    rows = _products_of(vectors)
+    p = rows.bases.shape[1]
+    out = np.empty((p, p))
+    _kernels().whole_squares(rows.bases, rows.parts, scale, out)
     return out
 
 
@@ -158,8 +192,8 @@ def _products_of(vectors: Vectors) -> Products:
     return Products(np.ascontiguousarray(vectors)[None], np.ones((1, vectors.shape[1])))
 
 
-PLAIN = Loops(squares, whole)
-COMPILED_LOOPS = Loops(_compiled_squares, _compiled_whole)
+PLAIN = Loops(squares, _whole_sum, _whole_squares)
+COMPILED_LOOPS = Loops(_compiled_squares, _compiled_whole_sum, _compiled_whole_squares)
 
 
 def loops_for(numbers: int) -> Loops:
@@ -179,7 +213,7 @@ def sum_of_squares(roots: tuple[Vectors, ...], each: int, loops: Loops) -> Float
 def vector_cells(vectors: Vectors, cap: float, scale: float, loops: Loops = PLAIN) -> Floats:
     """Return the sum (p,) of rows (p, m) clipped to norm cap, times scale, in whole cells."""
     size = np.sqrt(loops.squares(vectors))
-    return np.asarray(loops.whole(vectors, clip_factor(size, cap) * scale).sum(axis=1))
+    return loops.whole_sum(vectors, clip_factor(size, cap) * scale)
 
 
 def matrix_cells(
@@ -209,11 +243,9 @@ def matrix_cells(
     factor = np.repeat(factor, each) if each > 1 else factor
     total = np.zeros(())
     for root in roots:
-        rounded = loops.whole(root, factor)
-        total = total + rounded @ rounded.T
+        total = total + loops.whole_squares(root, factor)
     for root in minus:
-        rounded = loops.whole(root, factor)
-        total = total - rounded @ rounded.T
+        total = total - loops.whole_squares(root, factor)
     return total
 
 

@@ -13,9 +13,10 @@ from dpmcmc.inputs.streamed import AnyRows, summed_rows
 
 # covariates and responses, 128 MiB of them, that are computed once and held
 HELD_NUMBERS = 2**24
-# Threads take turns at the interpreter between calls of NumPy: in blocks of 8,192 rows two threads
-# took longer than one. Larger blocks than these gain nothing, and take memory.
-BLOCK_NUMBERS, FEWEST_ROWS, MOST_ROWS = 2**19, 8192, 65_536
+# A block of these stays in a core's second cache, and its arrays below what the allocator returns
+# to the system, which clears their pages anew for each block: a third of the time in blocks of
+# 2^19. In smaller ones threads wait for their turns at the interpreter.
+BLOCK_NUMBERS, FEWEST_ROWS, MOST_ROWS = 2**17, 4096, 16_384
 SOME_BLOCKS = 4  # at least, of so many rows, so that threads share them
 
 

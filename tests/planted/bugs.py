@@ -198,9 +198,9 @@ DRAWING = (
     Bug(
         "compiled cells to the nearest",
         "dpmcmc/kernels/compiled/row_vectors.py",
-        "whole",
-        "np.trunc(cells[i] * factor[i])",
-        "np.rint(cells[i] * factor[i])",
+        "_cells",
+        "np.trunc(row[i] * factor[i])",
+        "np.rint(row[i] * factor[i])",
         "tests/privacy/test_sums.py::test_compiled_loops_have_the_bits_of_numpy",
         compiled=True,
     ),
