@@ -135,7 +135,9 @@ def warm_up() -> None:
 
 def warm_up_releases() -> None:
     """Run every release for a few draws, so that its kernels are compiled."""
-    sums.vector_cells(np.ones((1, 1)), 1.0, 1.0, sums.COMPILED_LOOPS)  # of many rows alone
+    one = np.ones((1, 1))  # loops that are for many rows alone
+    sums.vector_cells(one, 1.0, 1.0, sums.COMPILED_LOOPS)
+    sums.matrix_cells((one,), 1.0, 1.0, 1.0, loops=sums.COMPILED_LOOPS)
     for release in RELEASES.values():
         model = next(model for name, model in MODELS.items() if name in release.families)
         _ran(model.example, release.options(num_steps=8))
