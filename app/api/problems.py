@@ -200,7 +200,9 @@ def _meant(loc: Sequence[int | str], document: Any, mappings: dict[int, bool]) -
             continue
         if step == "float" and isinstance(here, dict) and not UNTIL.isdisjoint(here):
             return False
-        if step == "UpTo" and not isinstance(here, dict):
+        if step in ("UpTo", "UnitIn") and not isinstance(here, dict):
+            return False
+        if str(step).startswith("literal[") and isinstance(here, dict):
             return False
         if (step == "str" and isinstance(here, dict)) or (step in MAPPED and isinstance(here, str)):
             return False

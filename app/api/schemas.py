@@ -1,5 +1,6 @@
 """The contract's bodies. Requests are strict: right types, finite numbers, no other fields."""
 
+from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar
 from uuid import UUID
@@ -398,7 +399,8 @@ class FormatIn(Request):
 
     separator: of fields. decimal, thousands: of numbers. quote: encloses fields; empty for none.
     skip_lines: above the header; skip_first_rows: below it, such as units or the wording of
-    questions; skip_last_lines: below the rows, blank ones not counted.
+    questions; skip_last_lines: below the rows, blank ones not counted: none where it is left out,
+    but asked for where the last line may hold totals.
     row_names: whether rows begin with a field that the header does not name, as R writes them.
     dates: the order of day and month in dates such as 01/02/2020. missing: spellings of no value,
     such as NA, besides an empty field.
@@ -413,7 +415,7 @@ class FormatIn(Request):
     skip_lines: Annotated[int, Field(ge=0, le=1000)] | None = None
     row_names: bool | None = None
     skip_first_rows: Annotated[int, Field(ge=0, le=1000)] | None = None
-    skip_last_lines: Annotated[int, Field(ge=0, le=1000)] = 0
+    skip_last_lines: Annotated[int, Field(ge=0, le=1000)] | None = None
     dates: DateOrder | None = None
     missing: Annotated[list[NoValue], Field(max_length=MOST_SPELLINGS)] = []
 
@@ -526,12 +528,12 @@ class DatasetIn(Request):
             raise ValueError("the column that names persons is not stored: leave it undeclared")
         own = [*names, getattr(self.privacy_unit, "column", None)]
         own.append(self.holders.column if self.holders else None)
-        if set(own) & set(self.skip):
-            raise ValueError("a column that is declared cannot be skipped")
+        if used := next((name for name in self.skip if name in own), None):
+            raise ValueError(f"{used!r} is declared or names persons: it cannot be skipped")
         if self.holders is not None and self.holders.column in names:
             raise ValueError("the column that names the holders is not stored: leave it undeclared")
-        if len(set(names)) < len(names):
-            raise ValueError("the columns' names must be distinct")
+        if twice := [name for name, number in Counter(names).items() if number > 1]:
+            raise ValueError(f"columns are declared more than once, such as {twice[0]!r}")
         others = (self.separate_budget, self.population, self.holders)
         if self.shares_ledger_with is not None and any(one is not None for one in others):
             raise ValueError(

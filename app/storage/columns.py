@@ -26,6 +26,7 @@ from dpmcmc.inputs.schema import (
 
 MAX_NAME = 200
 MAX_DESCRIPTION = 1000
+MISREAD = "where its letters are read wrongly, declare the encoding in format"
 ISO_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 SMALLEST_RANGE = 1.0 / LARGEST_BOUND
@@ -106,7 +107,7 @@ def check_names(
     are not repeated in the message: without a header they are values.
     """
     absent = tuple(
-        (f"/columns/{at}", f"the file has no column {column.name!r}{_case(column.name, names)}")
+        (f"/columns/{at}", f"the file has no column {column.name!r}{_hint(column.name, names)}")
         for at, column in enumerate(columns)
         if column.name not in names
     )
@@ -123,10 +124,19 @@ def check_names(
         raise IngestError("repeated_column", "/file", f"{message}; rename all but one in the file")
 
 
-def _case(name: str, names: Sequence[str]) -> str:
-    """Return a hint where a name in the file differs in case alone."""
-    alike = any(name.casefold() == other.casefold() for other in names)
-    return ": its name there differs in small and capital letters" if alike else ""
+def _hint(name: str, names: Sequence[str]) -> str:
+    """Return a hint where a name in the file has the same letters, or may be read wrongly."""
+    if any(_letters(name) == _letters(other) for other in names):
+        return ": its name there differs in small and capital letters, accents, spaces or signs"
+    if not name.isascii() and not all(map(str.isascii, names)):
+        return f": {MISREAD}"
+    return ""
+
+
+def _letters(name: str) -> str:
+    """Return a name's letters and digits without case and accents; itself where it has none."""
+    parts = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(filter(str.isalnum, parts)) or name
 
 
 def columns_json(columns: Sequence[Column]) -> list[dict[str, Any]]:

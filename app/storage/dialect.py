@@ -35,6 +35,11 @@ BLANK = b" \t\r\n,;|" + END_OF_FILE
 NUMBER_OF_ROWS = re.compile(  # below a table, as databases print it, or the end of copied data
     rb"\s*(?:\(?[0-9]+ rows?(?:\(s\))?(?: affected| selected)?\)?\.?|\\\.)\s*", re.IGNORECASE
 )
+TOTALS = re.compile(  # the first value of a line of sums or means below a table
+    rb"[\s\"'*]*(?:(?:grand |sub-?)?totals?|sums?|means?|averages?|overall|summen?|insgesamt"
+    rb"|gesamt(?:summe|ergebnis)?|mittelwert|somme|totale|totaal|suma)[\s\"':*]*",
+    re.IGNORECASE,
+)
 AS_TEXT = '="'  # what spreadsheets read as text begins so, and ends with a quote
 MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip"}
 MARKS: tuple[tuple[bytes, Encoding], ...] = (  # byte order marks, the longer ones first
@@ -68,6 +73,7 @@ DATES_TWO_WAYS = (
 SLASHED = r"^\s*([0-9]{1,2})[/-]([0-9]{1,2})[/-]([0-9]{4})([^0-9].*)?$"
 MINUS_AFTER = "^([0-9][0-9., \u00a0\u202f\u2009'\u2019]*)[-\u2212]$"  # as ledgers write it
 SIGN, POWER = "[+\\-\u2212]?", "(?:[eE][+-]?[0-9]+)?"
+NUMERIC = re.compile("[-+]?[0-9.,]+")
 LINE_ENDS = re.compile(r"\s*[\r\n]\s*")  # within a name, as forms write them
 IMPORT_ID = '{"ImportId"'  # so begins what Qualtrics writes in the second row below its header
 RULE = re.compile(r"[-+|:=,;\s]*--[-+|:=,;\s]*")  # a line below a header, as databases print it
@@ -78,7 +84,8 @@ class Dialect:
     """The dialect of a text file. None: to be detected.
 
     skip_lines: above the header; skip_first_rows: below it, such as units or the wording of
-    questions; skip_last_lines: below the rows, blank ones not counted.
+    questions; skip_last_lines: below the rows, blank ones not counted; None: none, unless they may
+    end with totals.
     row_names: whether rows have a first field that the header does not name, as R writes it.
     dates: order of day and month where a date is three numbers between slashes or hyphens, the year
     last. missing: spellings of no value besides an empty field.
@@ -93,7 +100,7 @@ class Dialect:
     skip_lines: int | None = None
     row_names: bool | None = None
     skip_first_rows: int | None = None
-    skip_last_lines: int = 0
+    skip_last_lines: int | None = None
     dates: DateOrder | None = None
     missing: tuple[str, ...] = ()
 
@@ -169,9 +176,9 @@ def sample_of(
             raise IngestError("line_too_long", "/file", message)
         text = text[:end]
     else:
-        notes = declared.skip_last_lines
+        notes = declared.skip_last_lines or 0
         text = without_notes(text.encode(), notes, BLANK, several=True).decode()
-    named, dialect = re.match(r"sep=(.)\r?\n", text), declared
+    named, dialect = re.match(r'"?sep=(.)"?\r?\n', text, re.IGNORECASE), declared
     if named:  # written for Excel
         separator = dialect.separator or named[1]
         dialect = replace(dialect, separator=separator, skip_lines=dialect.skip_lines or 1)
@@ -189,6 +196,9 @@ def sample_of(
     row_names = dialect.row_names
     if row_names is None:
         row_names = _has_row_names(header, rows)
+        # between commas a decimal comma divides a value as well: row names are sure in quotes
+        if row_names and table.separator == "," and text[table.start] not in ("'", '"'):
+            row_names = None
     if row_names and (not rows or len(header) == len(rows[0]) - 1):
         header = ["", *header]
     elif row_names is False and _end_empty(header, rows):
@@ -319,6 +329,9 @@ class _Table:
             fit = [at for at in shown[:TITLES] if len(records[at]) in wide]
             padded = [len(records[at]) > 1 and not any(records[at][1:]) for at in fit]  # titles
             wordy = [at for at, title in zip(fit, padded, strict=True) if not title]
+            bare = [at for at in wordy if not records[at][0].startswith("#")]  # below comments
+            if bare and not any(map(NUMERIC.fullmatch, records[bare[0]])):
+                wordy = bare
             first = next(iter([*wordy, *fit]), first)
         elif names:
             self.named = bool(shown) and set(names) <= set(_in_lines(records[first]))
@@ -425,11 +438,13 @@ def _with_marks(dialect: Dialect, cells: Iterable[str]) -> Dialect:
     if not ways:
         return dialect  # written in two ways
     decimals = {decimal for decimal, _ in ways}
+    separators = {thousands for _, thousands in ways}
     if len(decimals) > 1:
+        if len(separators) == 1:  # whole numbers such as 1 234
+            return replace(dialect, thousands=min(separators))  # type: ignore[arg-type]
         if dialect.separator != "," or (".", "") not in ways:
             return dialect if marked else replace(dialect, thousands=dialect.thousands or "")
-        ways, decimals = {(".", "")}, {"."}  # what CSV is between commas
+        separators, decimals = {""}, {"."}  # what CSV is between commas
     (decimal,) = decimals
-    separators = {thousands for _, thousands in ways}
     thousands = "" if "" in separators else min(separators)
     return replace(dialect, decimal=decimal, thousands=thousands)  # type: ignore[arg-type]

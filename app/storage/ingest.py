@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.storage.arrow_text import texts
-from app.storage.columns import UnitColumn
+from app.storage.columns import MISREAD, UnitColumn
 from app.storage.dialect import Reading
 from app.storage.errors import IngestError
 from app.storage.files import CHUNK_ROWS, PRESENT, DatasetFiles, Values
@@ -50,8 +50,8 @@ Format = Literal["csv", "parquet", "source"]
 Input = BinaryIO | Snapshot
 SPELLED = "spellings of no value, such as NA, are named in format.missing"
 NO_NUMBER = (
-    f"{SPELLED}; take units, currency signs, %, footnotes and brackets out of the values; lines of"
-    " units below the header are skip_first_rows"
+    f'{SPELLED}, and NaN by "missing": true; take units, currency signs, %, footnotes and brackets'
+    " out of the values; lines of units below the header are skip_first_rows"
 )
 MAY_BE_MISSING = f'declare the column with "missing": true, or {NOTES}'
 OWNED = "give each person a name or number, or leave these rows out"
@@ -116,6 +116,8 @@ class _Faults:
                     what = f"are no dates in {name}: {NO_DATE}; {SPELLED}"
                 elif not numeric:
                     what = f"are no declared category in {name}: declare it; {SPELLED}"
+                    if not all(map(str.isascii, getattr(column, "categories", ()))):
+                        what += f"; {MISREAD}"
                 problems.append((code, pointer, f"{self.invalid[at]} values {what}"))
             if self.fractions[at]:
                 what = f"are not whole in {name}, which is declared integer: leave that out"

@@ -25,6 +25,7 @@ from app.storage.dialect import (
     MINUS_AFTER,
     SAMPLE_BYTES,
     SLASHED,
+    TOTALS,
     TWO_WAYS,
     WAYS,
     DateOrder,
@@ -40,12 +41,16 @@ from app.storage.dialect import (
 from app.storage.errors import IngestError
 from app.storage.limits import Limits
 from app.storage.text_stream import BLOCK_BYTES, as_utf8, blocks, refuse_known, with_end
-from dpmcmc.inputs.schema import Column, DateColumn
+from dpmcmc.inputs.schema import Column, DateColumn, NumberColumn
 
 NOTES = "leave out notes below the table or declare how many lines they are, skip_last_lines"
 LOOSE_QUOTE = (
     "{} values that are not enclosed in quotes hold a quote: declare in format the sign that"
-    ' encloses values, "" for none'
+    ' encloses values, "" for none; a quote within a value is written twice, and not after \\'
+)
+TOTAL = (
+    "the last line begins with a word such as Total: declare skip_last_lines, 1 to leave the line"
+    " out, or 0 where it is a row"
 )
 ROW_NAMES = (
     "each row has one field more than the header: declare row_names, true where it is the first one"
@@ -139,7 +144,13 @@ class _Records:
         for following in self._whole(text):
             yield block
             block = following
-        yield without_notes(block, self._skip_last_lines, self._blank, several=self._fields > 1)
+        notes, several = self._skip_last_lines or 0, self._fields > 1
+        rows = without_notes(block, notes, self._blank, several=several)
+        if several and self._skip_last_lines is None:
+            last = rows.strip(self._blank).rsplit(b"\n", 1)[-1].lstrip(self._blank)
+            if TOTALS.fullmatch(last.split(self._separator)[0]):
+                raise IngestError("ambiguous_format", "/format/skip_last_lines", TOTAL)
+        yield rows
 
     def _whole(self, text: Iterator[bytes]) -> Iterator[bytes]:
         """Yield blocks of whole records, without trailing blank lines. Raises IngestError."""
@@ -217,7 +228,7 @@ def csv_batches(
                 if holds_numbers(column):
                     if dialect.decimal is None:
                         unclear += _marked_numbers(arrays[at])
-                    arrays[at] = plain(arrays[at], dialect)
+                    arrays[at] = plain(arrays[at], dialect, negative=_below_zero(column))
                 elif isinstance(column, DateColumn):
                     if dialect.dates is None:
                         unclear_dates += _count(pc.match_substring_regex(arrays[at], SLASHED))
@@ -226,7 +237,7 @@ def csv_batches(
             yield pa.RecordBatch.from_arrays(arrays, every)
     if ragged.rows:
         counted = f"{ragged.rows} rows have another number of fields than the header"
-        message = f"{counted}: {NOTES}, enclose values in quotes"
+        message = f"{counted}: {NOTES}, enclose values that hold a separator in quotes"
         raise IngestError("ragged_rows", "/file", message)
     if unclear:
         raise IngestError("ambiguous_format", "/format/decimal", f"{unclear} values: {TWO_WAYS}")
@@ -317,10 +328,18 @@ def _with_points(array: pa.Array, order: DateOrder) -> pa.Array:
     return pc.replace_substring_regex(array, SLASHED, day_first)
 
 
-def plain(array: pa.Array, dialect: Dialect) -> pa.Array:
+def _below_zero(column: Column | UnitColumn) -> bool:
+    """Return whether a column of numbers declares some below 0."""
+    if not isinstance(column, NumberColumn):
+        return False
+    return column.lower < 0 or (not column.empty and min(column.missing, default=0) < 0)
+
+
+def plain(array: pa.Array, dialect: Dialect, *, negative: bool) -> pa.Array:
     """Return values as doubles, or as texts with a decimal point where some are no numbers.
 
-    What is no number in the dialect stays as it is, or becomes what is none.
+    What is no number in the dialect stays as it is, or becomes what is none. negative: whether a
+    hyphen behind a number is a minus; in a column without such, 18- may be 18 or less.
     """
     decimal, thousands = dialect.decimal or ".", dialect.thousands or ""
     usual = array  # most columns have no mark but the decimal sign, and need no pattern
@@ -330,7 +349,9 @@ def plain(array: pa.Array, dialect: Dialect) -> pa.Array:
     if usual is not None:
         with suppress(pa.ArrowInvalid):
             return usual.cast(pa.float64())
-    array = pc.replace_substring_regex(pc.utf8_trim_whitespace(array), MINUS_AFTER, r"-\1")
+    array = pc.utf8_trim_whitespace(array)
+    if negative:
+        array = pc.replace_substring_regex(array, MINUS_AFTER, r"-\1")
     right = pc.match_substring_regex(array, f"^(?:{number_pattern(decimal, thousands)})$")
     bare = array
     if thousands:

@@ -156,8 +156,12 @@ def check_types(schema: pa.Schema, columns: Sequence[Column | UnitColumn]) -> No
             wanted = "dates or text" if isinstance(column, DateColumn) else wanted
             wanted = "text or whole numbers" if isinstance(column, UnitColumn) else wanted
             message = f"the file's column {column.name!r} is not {wanted}"
+            if _is_text(arrow_type):
+                message += ": it has texts; convert them before the file is written"
             if pa.types.is_temporal(arrow_type) and not isinstance(column, DateColumn):
                 message += f": it has dates or times, and {DATES}"
+            if pa.types.is_null(arrow_type):
+                message = f"the file's column {column.name!r} has no values: leave it out"
             wrong.append((f"/columns/{at}", message))
         elif isinstance(column, NumberColumn) and not isinstance(column, DateColumn):
             _check_codes(column, at, arrow_type)

@@ -80,6 +80,10 @@ class Format:
     dates: Annotated[
         str | None, typer.Option(help="Of dates such as 01/02/2020: dmy, or mdy for month first.")
     ] = None
+    row_names: Annotated[
+        bool | None,
+        typer.Option(help="Whether rows begin with a name that the header does not have."),
+    ] = None
     skip_first_rows: Annotated[
         int | None,
         typer.Option(min=0, help="Lines below the header that are no rows, as of units."),

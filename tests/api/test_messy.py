@@ -4,12 +4,16 @@ import json
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 from typer.testing import CliRunner
 
+from app.storage.rows import DatasetRow
+from dpmcmc.base.private import Permit
 from dpmcmc.client import cli
 from tests.api.support import ADMIN, METADATA, House, signed_in
 from tests.api.test_command_line import within
-from tests.messy.exports import COLUMNS, EXPORTS, NAMES, Export
+from tests.messy.exports import COLUMNS, EXPORTS, NAMES, Export, arrow_file
+from tests.messy.tables import PARQUET, TABLES
 
 
 def metadata_of(export: Export) -> dict[str, Any]:
@@ -20,21 +24,78 @@ def metadata_of(export: Export) -> dict[str, Any]:
 def test_every_export_goes_in_by_all_three_ways(
     house: House, export: Export, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    metadata = metadata_of(export)
-    answer = house.admin.upload(export.content, metadata)
+    by_three_ways(house, export.content, metadata_of(export), monkeypatch, tmp_path)
+    told = [one["rows"] for one in house.admin.get("/v1/datasets").json()["items"]]
+    assert told == [60, 60, 60]
+
+
+def by_three_ways(
+    house: House,
+    content: bytes,
+    metadata: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Any,
+) -> None:
+    answer = house.admin.upload(content, metadata)
     assert answer.status_code == 201, answer.text
     token = signed_in(house, ADMIN)
-    parts = {"file": ("x", export.content), "metadata": (None, json.dumps(metadata))}
+    parts = {"file": ("x", content), "metadata": (None, json.dumps(metadata))}
     page = house.http.post("/datasets/new", files=parts, headers={"X-CSRF": token})
     assert "is there" in page.text, page.text
     monkeypatch.setattr(cli, "Client", lambda _, key: within(house, key))
-    (tmp_path / "file").write_bytes(export.content)
+    (tmp_path / "file").write_bytes(content)
     (tmp_path / "metadata").write_text(json.dumps(metadata))
     words = ["--key", ADMIN, "upload", str(tmp_path / "file"), str(tmp_path / "metadata")]
     done = CliRunner().invoke(cli.app, words)
     assert done.exit_code == 0, done.output
-    told = [one["rows"] for one in house.admin.get("/v1/datasets").json()["items"]]
-    assert told == [60, 60, 60]
+
+
+ODD = {name: (text.encode(), *told) for name, (text, *told) in TABLES.items()} | {
+    f"Parquet, {name}": (arrow_file(table), declared, {}, wanted)
+    for name, (table, declared, wanted) in PARQUET.items()
+}
+
+
+@pytest.mark.parametrize(("content", "declared", "format", "wanted"), ODD.values(), ids=ODD)
+def test_every_odd_table_is_stored_alike_by_all_three_ways(
+    house: House,
+    content: bytes,
+    declared: list[dict[str, Any]],
+    format: dict[str, Any],
+    wanted: dict[str, list[float]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Any,
+) -> None:
+    told = {"columns": declared, "format": format, "skip_undeclared": True}
+    by_three_ways(house, content, METADATA | told, monkeypatch, tmp_path)
+    with house.services.sessions.read() as session:
+        rows = session.scalars(select(DatasetRow)).all()
+    assert len(rows) == 3
+    for row in rows:
+        permit = Permit(subject=str(row.id), event_digest="")
+        table = house.services.vault.files.load(row).open(permit)
+        for name, values in wanted.items():
+            assert table.columns[name].tolist() == values
+
+
+def test_what_the_command_is_asked_its_options_answer(
+    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Of row names and of a last line of totals, one question after the other."""
+    monkeypatch.setattr(cli, "Client", lambda _, key: within(house, key))
+    monkeypatch.chdir(tmp_path)
+    column = {"name": "age", "type": "number", "lower": 0, "upper": 120}
+    (tmp_path / "rows.csv").write_text("age,sex\n1,34,f\n2,5,m\nTotal,39,\n")
+    (tmp_path / "told.json").write_text(json.dumps(METADATA | {"columns": [column]}))
+    words = ["--key", ADMIN, "upload", "rows.csv", "told.json", "--skip-undeclared"]
+    for option, asked in (([], "row_names"), (["--row-names"], "skip_last_lines")):
+        words += option
+        done = CliRunner().invoke(cli.app, words)
+        assert done.exit_code != 0
+        assert asked in done.output
+    done = CliRunner().invoke(cli.app, [*words, "--skip-last-lines", "1"])
+    assert done.exit_code == 0, done.output
+    assert "2 rows" in done.output
 
 
 @pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)

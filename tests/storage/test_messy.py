@@ -10,6 +10,7 @@ import zipfile
 from contextlib import suppress
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +24,8 @@ from app.storage.limits import Limits
 from app.storage.read_csv import first_rows
 from app.storage.rows import DatasetRow
 from dpmcmc.base.private import Permit
-from tests.messy.exports import COLUMN, COLUMNS, EXPORTS, written, zipped
+from tests.messy.exports import COLUMN, COLUMNS, EXPORTS, arrow_file, written, zipped
+from tests.messy.tables import AGE, PARQUET, SEEN, SEX, TABLES
 from tests.storage.conftest import Files, Folder
 
 PARSED = parse_columns(COLUMNS)
@@ -72,6 +74,16 @@ TWO = parse_columns(
         {"name": "b", "type": "number", "lower": 0, "upper": 5000},
     ]
 )
+
+
+def test_the_header_is_below_comments_and_may_be_one(files):
+    """As a tool writes a header, and as numpy.savetxt does."""
+    for content in (b"# by me, 2024\na,b\n1,2\n", b"#a,b\n1,2\n"):
+        sample = first_rows(io.BytesIO(content), Dialect(), Limits())
+        assert [name.strip("#") for name in sample.names] == ["a", "b"]
+        assert sample.records == (("1", "2"),)
+
+
 OPEN = {
     "thousands or decimals": b"a;b\n1.234;7\n2.500;8\n",
     "thousands or decimals, commas": b'a,b\n"1,234",7\n"2,500",8\n',
@@ -368,92 +380,6 @@ def test_other_words_are_no_category(files, word):
     assert caught.value.code == "undeclared_category"
 
 
-AGE = {"name": "age", "type": "number", "lower": 0, "upper": 120, "missing": True}
-SEX = {"name": "sex", "type": "binary", "categories": ["f", "m"], "missing": True}
-SEEN = {"name": "seen", "type": "date", "lower": "2019-01-01", "upper": "2021-12-31"}
-TRUE = {"name": "true", "type": "binary", "categories": ["false", "true"]}
-SUM = {"name": "sum", "type": "number", "lower": -2000, "upper": 2_000_000}
-TOWN = {"name": "town", "type": "category", "categories": ["Köln", "new york", "x"]}
-TITLE = "Kliniken 2020;;\nStand: 1.2.2021;;\n;;\n"
-TABLES = {  # content, columns, what is confirmed, values that are stored
-    "R, row names and NA": (
-        '"","age","sex"\n"1",34,"f"\n"2",NA,"m"\n', [AGE, SEX], {"missing": ["NA"]},
-        {"age": [34.0, -1.0], "sex": [0, 1]},
-    ),
-    "SAS, point and DATE9": (
-        "age,seen\n34,31JAN2020\n.,01FEB2020:13:05:00\n", [AGE, SEEN], {"missing": ["."]},
-        {"age": [34.0, -1.0], "seen": [395.0, 396.0]},
-    ),
-    "Stata, days": ("seen,sex\n31jan2020,f\n1feb2020,\n", [SEEN, SEX], {},
-        {"seen": [395.0, 396.0], "sex": [0, 2]}),
-    "Oracle, days": ('"SEEN","seen"\n"x","31-JAN-2020"\n"x","1-feb-2020"\n', [SEEN], {},
-        {"seen": [395.0, 396.0]}),
-    "spreadsheet, United States": (
-        "seen,age\n1/31/2020 1:05:00 PM,34\n2/1/2020,1\n", [SEEN, AGE], {},
-        {"seen": [395.0, 396.0], "age": [34.0, 1.0]},
-    ),
-    "spreadsheet, British": (
-        "seen;age\n31/01/2020;34\n01/02/2020 13:05;1\n", [SEEN, AGE], {}, {"seen": [395.0, 396.0]},
-    ),
-    "days in two ways": (
-        "seen;age\n02-01-2020;34\n", [SEEN, AGE], {"dates": "mdy"}, {"seen": [396.0]},
-    ),
-    "a form's times and names": (
-        'seen,"sex,\nas it was"\n2020/01/31 1:05:00 PM GMT+2,f\n2020/02/01 11:05:00 AM GMT+2,m\n',
-        [SEEN, {**SEX, "name": "sex, as it was"}], {}, {"seen": [395.0, 396.0]},
-    ),
-    "a year first": ("seen\n2020/1/31\n20200201\n", [SEEN], {}, {"seen": [395.0, 396.0]}),
-    "months in words": (
-        'seen;age\n"January 31, 2020";1\n1 February 2020;2\n', [SEEN, AGE], {},
-        {"seen": [395.0, 396.0]},
-    ),
-    "words as text": (
-        'age,sex\n="34",="f"\n1,m\n', [AGE, SEX], {}, {"age": [34.0, 1.0], "sex": [0, 1]},
-    ),
-    "SQL dump": (
-        "age\tsex\tseen\n34\tf\t2020-01-31 00:00:00\n\\N\tm\t2020-02-01 23:59:59.5+02\n",
-        [AGE, SEX, SEEN], {"missing": ["\\N"]},
-        {"age": [34.0, -1.0], "sex": [0, 1], "seen": [395.0, 396.0]},
-    ),
-    "office, titles padded": (
-        TITLE + "age;seen;sex\n34;31.01.2020;f\n1;1.2.2020;m\n", [AGE, SEEN, SEX], {},
-        {"age": [34.0, 1.0], "seen": [395.0, 396.0], "sex": [0, 1]},
-    ),
-    "line ends of two machines": ("age,sex\r\n34,f\n1,m\r\n5,f\n", [AGE, SEX], {},
-        {"age": [34.0, 1.0, 5.0], "sex": [0, 1, 0]}),
-    "a separator after each row": ("age;sex\n34;f;\n56;m;\n", [AGE, SEX], {},
-        {"age": [34.0, 56.0], "sex": [0, 1]}),
-    "truth in capitals": ("true\nTRUE\nFalse\ntrue\n", [TRUE], {}, {"true": [1, 0, 1]}),
-    "SQL copy, end of data": (
-        "age\tsex\n34\tf\n\\N\tm\n\\.\n", [AGE, SEX], {"missing": ["\\N"]}, {"age": [34.0, -1.0]},
-    ),
-    "ledger, minus at the end": (
-        "sum;age\n1.234,50-;34\n800,00;1\n2-;5\n", [SUM, AGE], {}, {"sum": [-1234.5, 800.0, -2.0]},
-    ),
-    "India": (
-        'sum,age\n"12,34,567.50",34\n"1,00,000.00",1\n', [SUM, AGE], {},
-        {"sum": [1234567.5, 100000.0]},
-    ),
-    "SAS, kinds of no value": (
-        "age,sex\n34,f\n.A,m\n.,f\n._,m\n", [AGE, SEX], {"missing": [".", ".A", "._"]},
-        {"age": [34.0, -1.0, -1.0, -1.0]},
-    ),
-    "accents of another machine": (
-        "town;age\nKo\u0308ln;34\nnew\u00a0york;1\nnew york ;2\n", [TOWN, AGE], {},
-        {"town": [0, 1, 1]},
-    ),
-    "Eurostat": (
-        "freq,geo\\TIME_PERIOD\t2019 \t2020 \nA,DE\t12.5 \t13.1 \nA,FR\t: \t9.0 \n",
-        [{**AGE, "name": "2019"}, {**AGE, "name": "2020"}], {"missing": [":"]},
-        {"2019": [12.5, -1.0], "2020": [13.1, 9.0]},
-    ),
-    "errors of a spreadsheet": (
-        "age\n34\n#DIV/0!\n#N/A\n", [AGE], {"missing": ["#DIV/0!", "#N/A"]},
-        {"age": [34.0, -1.0, -1.0]},
-    ),
-}  # fmt: skip
-
-
 @pytest.mark.parametrize(("content", "declared", "format", "wanted"), TABLES.values(), ids=TABLES)
 def test_odd_tables_go_in_with_one_confirmation(files, content, declared, format, wanted):
     columns = parse_columns(declared)
@@ -462,6 +388,47 @@ def test_odd_tables_go_in_with_one_confirmation(files, content, declared, format
         assert table.columns[name].tolist() == values
     sample = first_rows(io.BytesIO(content.encode()), Dialect(), Limits())
     assert {column["name"] for column in declared} <= set(sample.names)
+
+
+@pytest.mark.parametrize(("table", "declared", "wanted"), PARQUET.values(), ids=PARQUET)
+def test_odd_tables_of_parquet_go_in(files, table, declared, wanted):
+    stored = take(files, arrow_file(table), parse_columns(declared), skip_undeclared=True)
+    for name, values in wanted.items():
+        assert stored.columns[name].tolist() == values
+
+
+ASKED = {
+    "a last line of totals": ("id;age\n1;34\nTotal;34\n", "skip_last_lines"),
+    "in quotes, after others": ('id,age\n1,34\n"Gesamtergebnis:",34\n,\n', "skip_last_lines"),
+    "under an empty name": (";id;age\n;1;34\n;Grand total;34\n", "skip_last_lines"),
+    "row names or decimal commas": ("id,age,fee\n1,3,5,1\n2,4,5,2\n", "row_names"),
+    "decimal sign later on": (
+        "id\tage\n" + "1\t1 234\n" * 50_000 + "2\t2 345,5\n", "decimal"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "asked"), ASKED.values(), ids=ASKED)
+def test_what_may_be_misread_is_asked(files, content, asked):
+    """A decimal comma between commas divided 3,5 in two, and the first part was a row's name."""
+    with pytest.raises(IngestError) as caught:
+        take(files, content.encode(), parse_columns([AGE]), skip_undeclared=True)
+    assert (caught.value.code, caught.value.pointer) == ("ambiguous_format", f"/format/{asked}")
+
+
+REFUSED_PARQUET = {
+    "no values": (pa.nulls(2), "has no values: leave it out"),
+    "texts": (pa.array(["34"]), "not numbers: it has texts; convert them"),
+    "not a number": (pa.array([34, float("nan")]), '1 values .* and NaN by "missing": true'),
+}
+
+
+@pytest.mark.parametrize(("values", "told"), REFUSED_PARQUET.values(), ids=REFUSED_PARQUET)
+def test_columns_of_parquet_that_cannot_go_in_are_told_with_a_remedy(files, values, told):
+    columns = parse_columns([{**AGE, "missing": []}])
+    with pytest.raises(IngestError) as caught:
+        take(files, arrow_file(pa.table({"age": values})), columns)
+    assert re.search(told, caught.value.problems[0][1])
 
 
 REFUSED = {
@@ -489,6 +456,11 @@ REFUSED = {
     "capitals in the header": (
         "AGE,sex\n34,f\n", "no column 'age': its name there differs in small"
     ),
+    "a header behind a sign": ("#age,sex\n34,f\n", "no column 'age': its name there .* signs"),
+    "open classes": ("age,sex\n18-,f\n5,m\n", "1 values are not finite numbers in 'age'"),
+    "signs that escape": (
+        'age,sex\n34,"he said \\"hi\\""\n', "1 values .* a quote .* is written twice, and not"
+    ),
 }  # fmt: skip
 
 
@@ -497,6 +469,26 @@ def test_what_cannot_go_in_is_told_by_column_count_and_remedy(files, content, to
     with pytest.raises(IngestError) as caught:
         take(files, content.encode(), parse_columns([AGE, SEX]))
     assert re.search(told, " ".join(message for _, message in caught.value.problems))
+
+
+def test_letters_that_are_read_wrongly_are_told_by_a_remedy(files):
+    """As windows-1252 reads what was written in ISO 8859-2."""
+    town = {"name": "m\u011bsto", "type": "binary", "categories": ["Plze\u0148", "\u010cesk\u00e1"]}
+    for declared in (town, {**town, "name": "town"}):
+        content = f"{declared['name']};age\nPlze\u0148;34\n\u010cesk\u00e1;1\n".encode("iso-8859-2")
+        columns = parse_columns([declared, AGE])
+        with pytest.raises(IngestError) as caught:
+            take(files, content, columns)
+        assert "declare the encoding in format" in caught.value.problems[0][1]
+        table = take(files, content, columns, format={"encoding": "iso-8859-2"})
+        assert table.columns[declared["name"]].tolist() == [0, 1]
+
+
+def test_accents_in_two_parts_in_a_name_are_told(files):
+    columns = parse_columns([{**AGE, "name": "gr\u00f6\u00dfe"}])
+    with pytest.raises(IngestError) as caught:
+        take(files, "gro\u0308\u00dfe\n3\n".encode(), columns)
+    assert "its name there differs" in caught.value.problems[0][1]
 
 
 def test_rows_that_end_empty_and_begin_with_numbers_are_asked(files):

@@ -130,6 +130,7 @@ function format() {
   return {
     ...Object.fromEntries(chosen.map((name) => [name, field(name).replace("\\t", "\t")])),
     ...Object.fromEntries(lines.map((name) => [name, number(field(name))])),
+    ...(field("row_names") && { row_names: field("row_names") === "yes" }),
     ...(missing.length && { missing }),
   };
 }
@@ -157,7 +158,7 @@ async function look() {
   if (found.format) form.querySelector("[data-f=missing]").value = found.format.missing.join(", ");
   if (!found.questions.length) place("looked").prepend(line(words(found)));
   form.querySelector("#found").replaceChildren(...found.columns.map((one) => Object.assign(document.createElement("option"), { value: one.name })));
-  take(found.columns);
+  if (!found.questions.some((one) => one.pointer.endsWith("/row_names"))) take(found.columns); // else which is which is open
 }
 
 // What was found, in words.
