@@ -145,11 +145,17 @@ def _parts(
     if (j < 0.0).all():
         none = np.zeros_like(rate)
         return none, none, none
-    up_to, below = (np.where(i >= 0.0, distribution(np.maximum(i, 0.0)), 0.0) for i in (j, j - 1.0))
+    up_to, below = (_up_to(i, distribution) for i in (j, j - 1.0))
     lost = np.maximum(1.0 + j * inverse_size, 0.0) * (up_to - below)
     first = np.maximum(up_to - lost, 0.0)
     second = first - lost * j / np.maximum(rate * (1.0 + inverse_size), TINY)
     return up_to, first, np.maximum(second, 0.0)
+
+
+def _up_to(j: Floats, distribution: DistributionFunction) -> Floats:
+    """Return P(Y <= j), (m,). Of j < 0 a distribution function is asked at NaN, which is quick."""
+    there = j >= 0.0
+    return np.where(there, distribution(np.where(there, j, np.nan)), 0.0)
 
 
 WANTED = "Poisson regression needs a number with a lower bound of 0 or more as its response"

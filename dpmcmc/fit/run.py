@@ -12,6 +12,7 @@ from dpmcmc.base.floating import own_errors
 from dpmcmc.base.private import Permit, PermitError, Private, Released
 from dpmcmc.families import MODELS
 from dpmcmc.formula.design import Design, make_design
+from dpmcmc.inputs.blocks import one_blas_thread
 from dpmcmc.inputs.schema import Schema
 from dpmcmc.inputs.spec import JobSpec
 from dpmcmc.inputs.streamed import AnyRows
@@ -211,17 +212,19 @@ def _released(
     if white is not None:
         rows = replace(rows, white=white)
     z, form = spec.privacy.noise_multiplier or 0.0, model.form(design, spec)
-    if release.in_rounds is not None and (getattr(options, "rounds", None) or 1) > 1:
-        rounds = release.in_rounds(rows, form.max_row_norm, options, z, random)
-        posterior = _until_reliable(design.schema, original, rounds).own_posterior(random)
-    else:
-        posterior = release.publish(rows, form.max_row_norm, options, z, random)
+    with one_blas_thread(len(form.start)):
+        if release.in_rounds is not None and (getattr(options, "rounds", None) or 1) > 1:
+            rounds = release.in_rounds(rows, form.max_row_norm, options, z, random)
+            posterior = _until_reliable(design.schema, original, rounds).own_posterior(random)
+        else:
+            posterior = release.publish(rows, form.max_row_norm, options, z, random)
     del rows  # no key and no row of them is needed for what follows from released numbers
     if posterior.release is not None:
         keep(posterior.release)
     length = max(-(-steps // MAX_BLOCKS), ONE_BLOCK_NUMBERS // (chains * len(form.start)))
     for first in range(0, steps, length):
-        draws = posterior.draws(chains, min(length, steps - first), random)
+        with one_blas_thread(len(form.start)):
+            draws = posterior.draws(chains, min(length, steps - first), random)
         yield Released(model.release(design, spec, draws))
 
 

@@ -9,6 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
@@ -26,6 +27,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 THREADS = len(os.sched_getaffinity(0))
+NARROW = 64  # columns of matrices, up to which one thread is as fast
 AHEAD = 2  # blocks of a thread that are read before it needs them
 
 
@@ -80,19 +82,44 @@ def added(blocks: SomeBlocks[Floats]) -> Floats:
     return total
 
 
-def summed(parts: Iterable[T], change: Callable[[T], Floats]) -> Floats:
+def summed(parts: Iterable[T], change: Callable[[T], Floats], *, few: bool = False) -> Floats:
     """Return the sum of change(part) over parts, on all cores while reading on.
 
     A few parts a thread are in memory at once. BLAS has one thread meanwhile: its own would wait
-    for each other in loops, which on a busy machine took 25 times the work itself. Raises what
+    for each other in loops, which on a busy machine took 25 times the work itself. few: whether
+    parts are so few that threads would take longer to take turns than the work does. Raises what
     reading or `change` raises.
     """
     parts = iter(parts)
     first = list(islice(parts, 2))
     with _blas().limit(limits=1, user_api="blas"):
-        if len(first) < 2 or THREADS == 1:
+        if len(first) < 2 or few or THREADS == 1:
             return added(map(change, chain(first, parts)))
         return added(_computed(chain(first, parts), change))
+
+
+@contextmanager
+def one_blas_thread(width: int) -> Iterator[None]:
+    """Give BLAS one thread within the context, where matrices of this width gain from no second.
+
+    Else it wakes its threads for every product of many rows, and they wait for the next in loops.
+    """
+    with _blas().limit(limits=1, user_api="blas") if width <= NARROW else nullcontext():
+        yield
+
+
+def shared_out(change: Callable[[Floats], tuple[Floats, ...]], stack: Floats) -> tuple[Floats, ...]:
+    """Return change(stack), computed on all cores. change: of each member of the stack by itself.
+
+    BLAS has one thread meanwhile, see `summed`.
+    """
+    context = contextvars.copy_context()
+    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(THREADS) as pool:
+        parts = [
+            pool.submit(context.copy().run, change, part) for part in np.array_split(stack, THREADS)
+        ]
+        found = [part.result() for part in parts]
+    return tuple(np.concatenate(results) for results in zip(*found, strict=True))
 
 
 @cache

@@ -18,11 +18,14 @@ from scipy.special import ndtr, pdtr
 from dpmcmc.families.poisson import moments
 from dpmcmc.families.scores.base import TINY
 from dpmcmc.families.scores.linear import WIDEST_CLIP, inside
+from dpmcmc.inputs.blocks import shared_out
 from dpmcmc.mechanisms.joint_sums import Floats
 from dpmcmc.releases.whitening import Whitening
 
-
 # Stacks of symmetric matrices.
+MANY_NUMBERS = 2**15  # in a stack, from which on threads take less time than it takes to start them
+
+
 def turned(matrices: Any) -> Floats:
     """Return the matrices (..., q, p) transposed to (..., p, q)."""
     return np.asarray(matrices.swapaxes(-1, -2), dtype=np.float64)
@@ -33,13 +36,22 @@ def even(matrices: Any) -> Floats:
     return np.asarray(0.5 * (matrices + turned(matrices)), dtype=np.float64)
 
 
+def eigen(matrices: Floats) -> tuple[Floats, Floats]:
+    """Return eigenvalues (k, p) and vectors (k, p, p) of symmetric matrices (k, p, p)."""
+    if matrices.size < MANY_NUMBERS:
+        values, vectors = np.linalg.eigh(matrices)
+    else:
+        values, vectors = shared_out(np.linalg.eigh, matrices)
+    return values, vectors
+
+
 def roots_of(precisions: Floats) -> Floats:
     """Return roots (k, p, p) of the inverses of precisions (k, p, p), which may be singular.
 
     A direction that neither rows nor the prior tell in floating point is as wide as that allows.
     """
     sizes = np.sqrt(np.maximum(np.diagonal(precisions, axis1=1, axis2=2), TINY))
-    values, vectors = np.linalg.eigh(even(precisions / sizes[:, :, None] / sizes[:, None]))
+    values, vectors = eigen(even(precisions / sizes[:, :, None] / sizes[:, None]))
     values = np.maximum(values, values[:, -1:] * np.finfo(float).eps)
     return np.asarray(vectors / np.sqrt(values)[:, None] / sizes[:, :, None])
 
@@ -57,7 +69,7 @@ def within(matrices: Floats, root: Floats, most: Floats | float) -> Floats | Non
         sizes = np.linalg.norm(relative, axis=(-2, -1))
     if (sizes <= 1.0).all():
         return None
-    values, vectors = np.linalg.eigh(relative)
+    values, vectors = eigen(relative) if relative.ndim == 3 else np.linalg.eigh(relative)
     half = np.linalg.solve(back.T, vectors * np.sqrt(np.clip(values, 0.0, 1.0))[..., None, :])
     return even(half @ turned(half))
 

@@ -11,18 +11,20 @@ from dpmcmc.families.target import Floats
 from dpmcmc.inputs.blocks import Blocks, Steps, summed
 from dpmcmc.inputs.streamed import AnyRows, summed_rows
 
-# covariates and responses, 128 MiB of them, that are computed once and held
-HELD_NUMBERS = 2**24
+# covariates and responses, 128 MiB of them, that are computed once and held; and so many times that
+# of rows that are in memory themselves
+HELD_NUMBERS, BESIDE_ROWS = 2**24, 2
 # A block of these stays in a core's second cache, and its arrays below what the allocator returns
 # to the system, which clears their pages anew for each block: a third of the time in blocks of
 # 2^19. In smaller ones threads wait for their turns at the interpreter.
 BLOCK_NUMBERS, FEWEST_ROWS, MOST_ROWS = 2**17, 4096, 16_384
+THREADS_NUMBERS = 2**19  # covariates and responses, from which on several threads share them
 SOME_BLOCKS = 4  # at least, of so many rows, so that threads share them
 
 
-def is_held(rows: int, width: int) -> bool:
-    """Return whether rows and covariates are few enough to be kept in memory."""
-    return rows * (width + 1) <= HELD_NUMBERS
+def is_held(rows: int, width: int, *, in_memory: bool = False) -> bool:
+    """Return whether covariates are few enough to be kept in memory. in_memory: of rows there."""
+    return rows * (width + 1) <= HELD_NUMBERS * (BESIDE_ROWS if in_memory else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ class HeldRows:
 
     def blocks(self, size: int) -> "Blocks[HeldRows]":
         """Return the rows in blocks of `size`, the last one shorter."""
-        return Blocks(lambda change: summed(self._each(size), change))
+        few = self.rows * (self.width + 1) < THREADS_NUMBERS
+        return Blocks(lambda change: summed(self._each(size), change, few=few))
 
     def _each(self, size: int) -> Iterator["HeldRows"]:
         """Yield the blocks of `size` rows."""

@@ -543,7 +543,7 @@ def opened(design: Design, spec: JobSpec, source: AnyRows) -> Rows:
 
     names, width = columns_read(design, spec.model), len(design.parameters)
     data: DesignRows
-    if is_held(source.rows, width):
+    if is_held(source.rows, width, in_memory=isinstance(source, Table)):
         data = build(source.whole(names))
     else:
         data = PassedRows(source, names, build, width, bool(design.gappy))

@@ -20,7 +20,7 @@ from dpmcmc.mechanisms.sums import largest_noise
 from dpmcmc.privacy.noise import RandomSource
 from dpmcmc.releases import categories, far_columns, ordered, scales, shares
 from dpmcmc.releases.base import Record
-from dpmcmc.releases.categories import even, roots_of, turned, within
+from dpmcmc.releases.categories import eigen, even, roots_of, turned, within
 from dpmcmc.releases.hierarchy import Curves
 from dpmcmc.releases.quadratic_steps import MIN_WEIGHT_CUT, shrunk
 from dpmcmc.releases.whitening import Whitening
@@ -535,7 +535,7 @@ class Quadratic(Record):
         share, off = self._thinned()
         most = 1.0 if self.robust else MOST_INFLATION
         curve = half @ turned(half)
-        values, vectors = np.linalg.eigh(even(inverse @ (share * curve + off) @ turned(inverse)))
+        values, vectors = eigen(even(inverse @ (share * curve + off) @ turned(inverse)))
         directions, least = half @ vectors, np.full(values.shape, LEAST_PART)
         if not self.robust:
             ways = turned(inverse) @ vectors
@@ -646,7 +646,7 @@ class Quadratic(Record):
 
 def _halves(matrices: Floats, least: Floats) -> tuple[Floats, Floats]:
     """Return (half, inverse): half @ half.T are matrices with eigenvalues raised to `least`."""
-    values, vectors = np.linalg.eigh(matrices)
+    values, vectors = eigen(matrices)
     sizes = np.sqrt(np.maximum(values, least[:, None]))[:, None]
     return vectors * sizes, turned(vectors / sizes)
 

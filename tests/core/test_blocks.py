@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import ThreadpoolController
 
 from dpmcmc.inputs import blocks
-from dpmcmc.inputs.blocks import Blocks, added, each, summed
+from dpmcmc.inputs.blocks import Blocks, added, each, one_blas_thread, shared_out, summed
 from dpmcmc.inputs.streamed import Streamed
 from dpmcmc.kernels import subnormals
 from dpmcmc.releases.design_rows import BLOCK_NUMBERS, MOST_ROWS, HeldRows, block_rows
@@ -32,6 +32,42 @@ def parts(count=40):
 def test_a_sum_has_the_same_bits_on_any_number_of_threads(monkeypatch, threads, count):
     monkeypatch.setattr(blocks, "THREADS", threads)
     assert (summed(parts(count), np.negative) == -added(parts(count))).all()
+
+
+def test_few_parts_are_added_up_by_the_caller_alone(monkeypatch):
+    monkeypatch.setattr(blocks, "THREADS", 3)
+    seen = set()
+
+    def change(part):
+        seen.add(threading.get_ident())
+        return -part
+
+    assert (summed(parts(), change, few=True) == -added(parts())).all()
+    assert seen == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 400])
+def test_a_stack_of_matrices_has_the_same_bits_on_any_number_of_threads(
+    monkeypatch, threads, count
+):
+    monkeypatch.setattr(blocks, "THREADS", threads)
+    stack = np.random.default_rng(1).normal(size=(count, 11, 11))
+    stack = stack + stack.swapaxes(1, 2)
+    for found, whole in zip(shared_out(np.linalg.eigh, stack), np.linalg.eigh(stack), strict=True):
+        np.testing.assert_array_equal(found, whole)
+
+
+@pytest.mark.parametrize(("width", "one"), [(blocks.NARROW, True), (blocks.NARROW + 1, False)])
+def test_narrow_matrices_have_one_thread_of_blas_for_as_long_as_asked(width, one):
+    def threads():
+        libraries = ThreadpoolController().select(user_api="blas").info()
+        return [library["num_threads"] for library in libraries]
+
+    before = threads()
+    with one_blas_thread(width):
+        assert threads() == ([1] * len(before) if one else before)
+    assert threads() == before
 
 
 def test_blocks_are_computed_on_several_threads_and_few_are_held(monkeypatch):

@@ -6,12 +6,14 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import ndtr
 
 from dpmcmc.families import MODELS
 from dpmcmc.families.linear import MODEL
 from dpmcmc.families.scores.base import NONE as NONE_INNER
 from dpmcmc.families.scores.base import UNCUT, Evaluation
 from dpmcmc.families.scores.given import Given
+from dpmcmc.families.scores.linear import clipped_square, inside
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.spec import ModelOptions
 from dpmcmc.mechanisms import sums
@@ -494,3 +496,15 @@ def test_a_release_tells_which_question_it_answers():
             for each in (found, wider)
         ]
         assert (sds[1][:3] > sds[0][:3]).all()
+
+
+@pytest.mark.parametrize("clips", [[40.0], [41.0, 1e6, 1e12], [40.0, 39.0], [2.0, np.nan]])
+def test_moments_of_residuals_that_no_clip_reaches_are_those_of_all(clips):
+    """Without a look at the tables of a normal distribution; with the same bits."""
+    clips = np.array(clips)
+    tail = 2.0 * ndtr(-clips)
+    density = 2.0 * clips * np.exp(-0.5 * clips**2) / np.sqrt(2.0 * np.pi)
+    np.testing.assert_array_equal(
+        clipped_square(clips), 1.0 - tail - density + clips * clips * tail
+    )
+    np.testing.assert_array_equal(inside(clips), 2.0 * ndtr(clips) - 1.0)

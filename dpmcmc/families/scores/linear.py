@@ -19,17 +19,27 @@ from dpmcmc.families.scores.base import (
 )
 
 WIDEST_CLIP = 8.0  # residual sds beyond which every row is clipped
+SURELY_WIDE = 40.0  # sds, beyond which a normal density is 0 in floating point
 OUTLIER_SDS = 3.0  # sds, that few residuals are off where the mean is near
 SQRT_TWO_PI = np.sqrt(2.0 * np.pi)
 
 
+def _uncut(clip: Floats) -> bool:
+    """Return whether clips are so wide that floating point tells no moment from the whole one."""
+    return bool(clip.size and clip.min() >= SURELY_WIDE)
+
+
 def inside(clip: Floats) -> Floats:
     """Return P(|Z| < clip) of a standard normal Z."""
+    if _uncut(clip):
+        return np.ones_like(clip)
     return np.asarray(2.0 * ndtr(clip) - 1.0)
 
 
 def clipped_square(clip: Floats) -> Floats:
     """Return E min(Z^2, clip^2), the second moment of a clipped standard normal Z."""
+    if _uncut(clip):
+        return np.ones_like(clip)
     tail = 2.0 * ndtr(-clip)
     return np.asarray(
         1.0 - tail - 2.0 * clip * np.exp(-0.5 * clip * clip) / SQRT_TWO_PI + clip * clip * tail
