@@ -104,6 +104,7 @@ def _bar(share: float, elapsed: float) -> str:
     return f"[{'#' * full}{'.' * (WIDTH - full)}] {share:4.0%}  {seconds_left:4.0f} s left"
 
 
+FEW_WORDS = 8  # categories, up to which comparing an array with each takes the least time
 SPOOLED_NUMBERS = 2**24  # 128 MiB, above which rows that come in batches are not held in memory
 DRAWS = ("normals", "uniforms", "integers", "words")  # what a source of randomness draws
 FORMULA = 'is needed, such as "y ~ age + sex"'
@@ -676,8 +677,8 @@ def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float
             raise ValueError(f"column {name!r} has dates or times, and {DATES}") from None
         message = "give numbers, or declare its categories"
         raise ValueError(f"column {name!r} has values that are no numbers: {message}") from None
-    present = ~np.isnan(numbers) if column.empty else np.ones(len(numbers), np.bool_)
-    if not np.isfinite(numbers[present]).all():
+    present = numbers[~np.isnan(numbers)] if column.empty else numbers
+    if not np.isfinite(present).all():
         message = (
             f"declare that values may be missing: missing={{{name!r}: True}}, or give a code in"
             f" their place: missing={{{name!r}: [code]}}"
@@ -693,6 +694,12 @@ def _numbers(column: NumberColumn, values: Sequence[object]) -> NDArray[np.float
 def _codes(column: CategoryColumn | BinaryColumn, values: Sequence[object]) -> NDArray[np.int32]:
     """Return codes (rows,) of a column's values among its categories. Raises ValueError."""
     codes = {word: code for code, word in enumerate(column.categories)}
+    if isinstance(values, np.ndarray) and values.dtype.kind == "U" and len(codes) <= FEW_WORDS:
+        found = np.full(len(values), -1, np.int32)
+        for word, code in codes.items():
+            found[values == word] = code
+        if (found >= 0).all():  # all are written as they are declared
+            return found
     keys, words = _words(values)
     if are_truth(column.categories):
         codes = {word.lower(): code for word, code in codes.items()}

@@ -5,7 +5,9 @@ import pytest
 
 import dpmcmc
 from dpmcmc import (
+    BinaryColumn,
     Budget,
+    CategoryColumn,
     CoefficientPrior,
     Counts,
     Mean,
@@ -19,6 +21,7 @@ from dpmcmc import (
     release_statistic,
     sample,
 )
+from dpmcmc.fit import local
 from dpmcmc.fit.local import table_of
 from dpmcmc.inputs.options import DpHmcOptions, DpPenaltyOptions, Proposal
 
@@ -329,3 +332,19 @@ def test_doubles_that_stand_for_several_whole_numbers_are_no_category():
     doubles = {"g": np.array(numbers, np.float64)}
     with pytest.raises(ValueError, match="outside its categories"):
         table_of(Schema.from_frame(doubles, {"g": tuple(numbers[:3])}), doubles)
+
+
+@pytest.mark.parametrize("words", [("no", "yes"), ("False", "True"), ("1", "x")])
+def test_arrays_of_words_have_the_codes_of_lists_of_them(words):
+    """Whether they are written as declared, which is compared at once, or not."""
+    columns = BinaryColumn(name="c", categories=words), CategoryColumn(name="c", categories=words)
+    given = np.array(words)[np.random.default_rng(1).integers(2, size=50)]
+    for column in columns:
+        expected = [words.index(word) for word in given]
+        found = local._codes(column, given)
+        assert found.dtype == local._codes(column, given.tolist()).dtype == np.int32
+        assert found.tolist() == local._codes(column, given.tolist()).tolist() == expected
+        wrong = np.append(given, "never declared")
+        for values in (wrong, wrong.tolist()):
+            with pytest.raises(ValueError, match="outside its categories"):
+                local._codes(column, values)
