@@ -32,6 +32,9 @@ MAX_BENT = 0.5
 # n mu^2 over the number of coefficients, below which nothing is promised
 MIN_INFORMATION_PER_COEFFICIENT = 15.0
 MODEL_INFORMATION = 2.0  # times that of the model's own answer, whose clips cost more noise
+# of a linear model's own answer half of that will do, and for two coefficients more, where the
+# curvature is clear in every direction (experiments/README.md, "How few rows will do")
+MORE_OF_LINES = 2
 MAX_CURVATURE_NOISE = 0.5  # noise of the curvature over the curvature
 # noise of the curvature, in which a direction is not told from none: its quadratic is lost. The
 # second where rows have several predictors, since rare classes are stretched on; the third of the
@@ -194,9 +197,8 @@ def _clear(release: Quadratic, step: Floats, precision: Floats | None) -> tuple[
     p, values = len(release.place), np.linalg.eigvalsh(release.curvature)
     edge = largest_noise(p, release.curvature_sd)
     blur = edge / max(float(np.median(values)), 1e-6 * edge, TINY)
-    information = release.rows / release.noise_multiplier**2
     enough = (
-        information >= least_information(of_model=not release.robust) * p
+        _informed(release)
         and blur <= MAX_CURVATURE_NOISE
         and not (_of_lines(release) and release.inflation_sd > MAX_INFLATION_SD)
         and not lost(release, precision)
@@ -204,6 +206,15 @@ def _clear(release: Quadratic, step: Floats, precision: Floats | None) -> tuple[
     wide = precision is not None and _reach(release, step, precision) > MAX_PREDICTOR_SD
     wide = wide or _unsure(release, step, precision) > MAX_RARE_CHANGE
     return enough, wide, release.unseen > MAX_UNSEEN
+
+
+def _informed(release: Quadratic) -> bool:
+    """Return whether n mu^2 is enough for the number of coefficients."""
+    p, information = len(release.place), release.rows / release.noise_multiplier**2
+    if information >= least_information(of_model=not release.robust) * p:
+        return True
+    least = MIN_INFORMATION_PER_COEFFICIENT * (p + MORE_OF_LINES)
+    return _of_lines(release) and information >= least and not _dim(release)
 
 
 def _enough_precision(release: Quadratic, step: Floats, precision: Floats | None) -> float | None:

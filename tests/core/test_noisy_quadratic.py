@@ -16,6 +16,7 @@ from dpmcmc.formula.design import make_design
 from dpmcmc.inputs.options import NoisyQuadraticOptions
 from dpmcmc.inputs.schema import BinaryColumn, CategoryColumn, NumberColumn, Schema
 from dpmcmc.inputs.spec import JobSpec, ModelOptions, ModelSpec, NormalPrior, PrivacySpec
+from dpmcmc.mechanisms.sums import largest_noise
 from dpmcmc.planner import plan
 from dpmcmc.posterior.free.priors import CoefficientPrior
 from dpmcmc.privacy import accountant
@@ -24,7 +25,7 @@ from dpmcmc.releases import RELEASES, newton_path, whitening
 from dpmcmc.releases.design_rows import HeldRows
 from dpmcmc.releases.noisy_quadratic import opened, released
 from dpmcmc.releases.quadratic import Quadratic
-from dpmcmc.releases.quadratic_verdict import lost, verdict
+from dpmcmc.releases.quadratic_verdict import _informed, lost, verdict
 from tests.cases import FAMILIES
 from tests.sources import Seeded
 
@@ -424,6 +425,34 @@ def test_a_linear_answer_that_few_far_rows_decide_is_unreliable():
         assert verdict(more).fault == fault
         less = dataclasses.replace(found, noise=1.4 * total * found.noise)
         assert verdict(less).reliable
+
+
+@pytest.mark.parametrize(
+    ("family", "each", "narrowest", "enough"),
+    [
+        ("linear", 31.0, 1.9, True),
+        ("linear", 29.0, 2.1, True),
+        ("linear", 29.0, 1.9, False),
+        ("linear", 26.0, 2.1, True),
+        ("linear", 24.0, 2.1, False),
+        ("logistic", 31.0, 5.0, True),
+        ("logistic", 29.0, 5.0, False),
+    ],
+)
+def test_fewer_rows_do_for_lines_whose_curvature_is_clear(family, each, narrowest, enough):
+    """Three coefficients. each: n mu^2 for one. narrowest: curvature over the largest of its noise.
+
+    Of the least one; the others are clear.
+    """
+    _, found = stored(family, 6000, 0.5, 1)
+    edge = largest_noise(3, 0.1 * 6000.0)
+    there = dataclasses.replace(
+        found,
+        curvature=np.diag([narrowest * edge, 6000.0, 6000.0]),
+        curvature_sd=0.1 * 6000.0,
+        noise_multiplier=math.sqrt(found.rows / (3.0 * each)),
+    )
+    assert _informed(there) == enough
 
 
 @pytest.mark.parametrize(

@@ -1631,6 +1631,15 @@ RELEASING = (
         "[0.9-1.1-noise]",
     ),
     Bug(
+        "few rows do for lines whose curvature noise may have made",
+        "dpmcmc/releases/quadratic_verdict.py",
+        "_informed",
+        "_of_lines(release) and information >= least and (not _dim(release))",
+        "_of_lines(release) and information >= least",
+        "tests/core/test_noisy_quadratic.py"
+        "::test_fewer_rows_do_for_lines_whose_curvature_is_clear[linear-29.0-1.9-False]",
+    ),
+    Bug(
         "few far rows decide a reliable answer",
         "dpmcmc/releases/quadratic_verdict.py",
         "_leverage",
