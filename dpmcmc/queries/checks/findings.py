@@ -231,8 +231,8 @@ def sentences(histogram: Histogram, findings: Findings, *, reliable: bool = True
     where = "of the rows in the fullest bin" if by else f"of the rows in one of {size} bins"
     if not findings.misfit:
         yield (
-            f"No misfit that this check can see ({test}): a misfit of more than {least} {where}"
-            " would show nine times in ten."
+            f"No misfit that this check can see ({test}). With the errors of the fit counted in, a"
+            f" misfit of more than {least} {where} would show nine times in ten."
         )
         return
     yield f"The rows do not fit the model ({test}): sampling and noise do not explain it."
