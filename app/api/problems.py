@@ -192,7 +192,7 @@ def _meant(loc: Sequence[int | str], document: Any, mappings: dict[int, bool]) -
     mapping. An epsilon that is an object is one that a job goes up to.
     mappings: what was found of objects before, by their identity.
     """
-    here = document
+    here, within = document, False  # within: a mapping, where texts may stand
     for step in loc:
         further = _step(here, step)
         if further is not MISSING:
@@ -204,9 +204,12 @@ def _meant(loc: Sequence[int | str], document: Any, mappings: dict[int, bool]) -
             return False
         if str(step).startswith("literal[") and isinstance(here, dict):
             return False
-        if (step == "str" and isinstance(here, dict)) or (step in MAPPED and isinstance(here, str)):
+        if step == "str" and isinstance(here, dict):
+            return False
+        if step in MAPPED and isinstance(here, str) and within:
             return False
         mapping = str(step).startswith("dict[")
+        within = within or mapping
         if mapping or step in MAPPED:
             if id(here) not in mappings:
                 mappings[id(here)] = bool(here) and _mapping(here)

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpmcmc.base.errors import SpecError
 from dpmcmc.families.base import Model
-from dpmcmc.families.priors import Normals, pointer_to, unwritten
+from dpmcmc.families.priors import Normals, check_names, pointer_to, unwritten
 from dpmcmc.families.scores.base import SEVERAL
 from dpmcmc.families.target import Floats
 from dpmcmc.formula.design import POINTER, Design
@@ -61,6 +61,7 @@ def with_groups(family: Model) -> Model:
 
     def prior(design: Design, model: ModelSpec) -> Normals:
         """Return the priors of coefficients, those of smooths' coefficients included."""
+        check_names(model.prior, (*family.parameters(design, model), *design.sds))
         means, sds = family.prior(design, _without_sds(design, model))
         scales = [_scale(family, design, model, name) for name in design.sds]
         means, sds = means.copy(), sds.copy()

@@ -39,15 +39,19 @@ def normal_priors(
     if isinstance(prior, NormalPrior):
         means[:same], sds[:same] = prior.loc, prior.scale
         return means, sds
+    check_names(prior, names)
     for name, entry in (prior or {}).items():
-        if name not in names:
-            guess = near(str(name), names)
-            raise SpecError(
-                pointer_to(name), f"no such parameter; there are {', '.join(names)}{guess}"
-            )
         k, entry = names.index(name), unwritten(entry, name)
         means[k], sds[k] = entry.loc, entry.scale
     return means, sds
+
+
+def check_names(prior: Prior, names: Sequence[str]) -> None:
+    """Raise SpecError where a prior by parameter is of none of these."""
+    for name in prior if isinstance(prior, dict) else ():
+        if name not in names:
+            message = f"no such parameter; there are {', '.join(names)}{near(str(name), names)}"
+            raise SpecError(pointer_to(name), message)
 
 
 def unwritten(prior: NormalPrior | str, name: str) -> NormalPrior:

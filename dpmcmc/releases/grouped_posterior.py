@@ -968,7 +968,7 @@ def judge(arrow: Arrow, prior: tuple[Floats, Floats] | None) -> Judged:
     unseen = ""
     if arrow.within:
         unseen = unseen_of_nested(known[0], differ[0] * (law / law[1]) ** 2, arrow.within)
-    elif g - hidden < min(LEAST_SEEN, g - 1):
+    elif g - hidden < min(LEAST_SEEN, max(g - 1, 2)):  # one group alone differs from nothing
         unseen = (
             f"{g - hidden} of {g} groups stand out of the noise, which tells nothing of how much"
             " groups differ"

@@ -168,6 +168,8 @@ def test_few_faults_are_all_told_and_many_are_counted(house: House) -> None:
         ({"age": "normal(0)"}, "/model/prior/age"),
         ({"age": "normal(0, 1)", "sex[Male]": {"kind": "x"}}, "/model/prior/sex[Male]/kind"),
         ({"kind": "cauchy"}, "/model/prior/kind"),
+        ("spike_and_slab()", "/model/prior"),
+        (3, "/model/prior"),
         ({"kind": "normal", "scale": -1.0}, "/model/prior/scale"),
     ],
 )

@@ -242,6 +242,7 @@ def test_jobs_that_models_with_groups_cannot_have_are_refused_by_name():
     assert "as a number" in refusal(epsilon={"up_to": 4, "until": "reliable"})
     assert "/model/prior/sd(ward)/loc" in refusal(prior={"sd(ward)": NormalPrior(loc=1)})
     assert "no such parameter" in refusal(prior={"ward[ward 0]": NormalPrior(scale=1)})
+    assert "did you mean 'sd(ward)'" in refusal(prior={"sd(wards)": NormalPrior(scale=1)})
     assert "between 1 and 12" in refusal(sampler=NoisyQuadraticOptions(num_joint=0))
     with pytest.raises(SpecError, match="leave it out"):
         plan(
@@ -443,6 +444,19 @@ def test_groups_that_noise_hides_are_shrunk_and_said_so():
     assert np.median(sds[6:]) > 3.0 * np.median(sds[:6])
     away = np.abs(effects.mean(axis=0)) / effects.std(axis=0)
     assert np.median(away[6:]) < 1.5
+
+
+def test_one_group_alone_does_not_tell_how_much_groups_differ():
+    """Of two declared ones, where nobody is in the other; with three of them it was said before."""
+    random = np.random.default_rng(3)
+    for names in (("a", "b"), ("a", "b", "c")):
+        columns = (NumberColumn(name="y", lower=-10, upper=10),)
+        kind = BinaryColumn if len(names) == 2 else CategoryColumn
+        schema = Schema(columns=(*columns, kind(name="ward", categories=names)), rows=4000)
+        data = {"y": random.normal(0, 1, 4000).clip(-10, 10), "ward": np.full(4000, "a")}
+        fit = sample("y ~ 1 + (1 | ward)", data, schema, epsilon=4, accept_low_quality=True)
+        assert fit.verdict.status == "unreliable"
+        assert "tells nothing of how much groups differ" in fit.verdict.sentence
 
 
 def test_predictions_are_of_a_group_or_of_one_not_seen_before():
