@@ -42,7 +42,7 @@ from dpmcmc.inputs.schema import (
     PrivacyUnit,
     are_truth,
     is_date,
-    word_of,
+    name_of_unit,
 )
 from dpmcmc.inputs.units import EMPTY, digest_of, in_slots, owners
 
@@ -296,7 +296,7 @@ def _digests(units: pa.Array, names: dict[str, bytes], key: bytes) -> NDArray[np
     if len(names) > MOST_NAMES:
         names.clear()
     coded = units if pa.types.is_dictionary(units.type) else units.dictionary_encode()
-    words = ["" if v is None else word_of(v).strip() for v in coded.dictionary.to_pylist()]
+    words = ["" if v is None else name_of_unit(v) for v in coded.dictionary.to_pylist()]
     for word in words:
         if word not in names:
             names[word] = digest_of(word, key)
@@ -364,7 +364,8 @@ def _convert(
 def _nameless(array: pa.Array) -> int:
     """Return the number of rows without a person's name."""
     coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    blank = [at for at, word in enumerate(coded.dictionary.to_pylist()) if not str(word).strip()]
+    words = coded.dictionary.to_pylist()
+    blank = [at for at, word in enumerate(words) if not name_of_unit(word)]
     indices, present = coded.indices.drop_null(), len(array) - coded.null_count
     blanks = int(np.isin(_raw(indices, np.dtype(np.int32)), blank).sum()) if present else 0
     return len(array) - len(indices) + blanks

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, time, timedelta
@@ -70,6 +71,7 @@ _DAY = re.compile(  # a year first, days first with points, or months by name: r
     r" ?(?:[AP]M ?)?(?:Z|(?:UTC|GMT)?(?:[+-]\d\d?(?::?\d\d)?)?))?",
     re.ASCII | re.IGNORECASE,
 )
+_UNSEEN = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")  # in a name: joiners, soft hyphens
 LARGEST_WHOLE = 2.0**51  # up to which every half is a double
 MOST_SPIKES = 20
 LARGEST_BOUND = 1e30  # of a number that is modelled: inverses of sums of its squares stay finite
@@ -923,17 +925,30 @@ def _unit_of(column: object, max_rows: object) -> PrivacyUnit | Literal["row"] |
     return PrivacyUnit(column=column, max_rows=max_rows)  # type: ignore[arg-type]
 
 
+def name_of_unit(value: object) -> str:
+    """Return the name of a privacy unit as names are compared.
+
+    Equal numbers and texts are the same unit, and so are texts that look the same: whether accents
+    are part of a letter or behind it, whatever kind of space is between words, however many signs
+    have no width, and with spaces at the ends or none.
+    """
+    name = word_of(value)
+    if not name.isascii():
+        name = unicodedata.normalize("NFC", re.sub(r"\s", " ", _UNSEEN.sub("", name)))
+    return name.strip()
+
+
 def units_named(column: str, values: Sequence[object]) -> tuple[list[str], NDArray[np.int64]]:
     """Return the names of units, each once, and the number (rows,) of each row's unit.
 
-    Equal numbers and texts are the same unit. Raises ValueError where a value is missing or empty:
-    such a row belongs to nobody.
+    Names are compared as `name_of_unit` has them. Raises ValueError where a value is missing or
+    empty: such a row belongs to nobody.
     """
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         numbers, unit_of = np.unique(values, return_inverse=True)
         return list(map(str, numbers.tolist())), unit_of.reshape(-1)
     known = dict[str, int]()
-    words = ("" if is_missing(value) else word_of(value).strip() for value in values)
+    words = ("" if is_missing(value) else name_of_unit(value) for value in values)
     unit_of = np.array([known.setdefault(word, len(known)) for word in words], np.int64)
     lacking = int((unit_of == known[""]).sum()) if "" in known else 0
     if lacking:

@@ -111,6 +111,21 @@ def test_numbers_and_words_name_the_same_unit():
     assert [names[unit] for unit in unit_of] == ["7", "3", "7"]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        "Zo\u0065\u0308 Roe",
+        "Zo\u00eb\u00a0Roe",
+        "Zo\u00eb\u202fRoe ",
+        "\ufeffZo\u00eb Roe",
+        "Zo\u00eb\u200b Roe",
+    ],
+)
+def test_names_that_look_the_same_are_one_unit(other):
+    names, unit_of = units_named("patient", ["Zo\u00eb Roe", other, "Zoe Roe"])
+    assert (names, unit_of.tolist()) == (["Zo\u00eb Roe", "Zoe Roe"], [0, 0, 1])
+
+
 @pytest.mark.parametrize("lacking", [None, float("nan"), "", "  "])
 def test_rows_of_nobody_are_refused_by_the_name_of_the_column(lacking):
     with pytest.raises(ValueError, match="1 rows have no value in 'patient'"):

@@ -85,3 +85,12 @@ def test_persons_whose_digests_were_forgotten_keep_their_rows(tmp_path: Path) ->
     lines = [f"{who},1" for _ in range(2) for who in once]
     content = "\n".join(["who,c0", *lines, ""]).encode()
     assert taken(tmp_path, content, 1, 2, Limits()).rows == 2 * rows
+
+
+def test_spellings_that_look_the_same_are_one_person(tmp_path: Path) -> None:
+    names = ["Zo\u00eb Roe", "Zoe\u0308 Roe", "Zo\u00eb\u00a0Roe", "Zo\u00eb\u200b Roe "]
+    content = "\n".join(["who,c0", *(f"{who},1" for who in names), "Zoe Roe,1", ""]).encode()
+    assert taken(tmp_path, content, 1, 4, Limits()).rows == 2 * 4
+    nobody = content.replace(b"Zoe Roe", "\u200b\u00a0".encode())
+    with pytest.raises(IngestError, match="1 missing"):
+        taken(tmp_path, nobody, 1, 4, Limits())
