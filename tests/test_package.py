@@ -145,6 +145,7 @@ def test_the_core_needs_few_packages(wheel: Path) -> None:
     assert len(names) <= MOST_PACKAGES
 
 
+@pytest.mark.longer
 def test_an_installed_wheel_samples_with_nothing_else_at_hand(python: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [python, "-I", "-c", RELEASE],

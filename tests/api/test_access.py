@@ -77,6 +77,7 @@ def test_the_matrix_knows_every_route(house: House) -> None:
     assert {r for r in routes(house) if r[1] not in OPEN} == set(ALLOWED)
 
 
+@pytest.mark.longer
 def test_every_route_lets_its_roles_in_and_nobody_else(house: House) -> None:
     callers = {role: house.user(role) for role in ALL}
     for (method, path), allowed in ALLOWED.items():

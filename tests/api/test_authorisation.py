@@ -187,6 +187,7 @@ def operations(house: House) -> list[str]:
     return [f"{method.upper()} {path}" for path, item in paths.items() for method in item]
 
 
+@pytest.mark.longer
 def test_every_operation_answers_everybody_as_is_written_down(world: World) -> None:
     found = operations(world.house)
     assert set(found) == set(EXPECTED), "an operation without a line, or a line without one"
@@ -206,6 +207,7 @@ def test_a_new_operation_needs_a_line(house: House) -> None:
     assert set(operations(house)) - set(EXPECTED) == {"GET /v1/new"}
 
 
+@pytest.mark.longer
 def test_head_is_refused_where_get_is(world: World) -> None:
     for operation in (o for o in EXPECTED if o.startswith("GET")):
         for who, expected in zip(CALLERS, EXPECTED[operation].split(), strict=True):

@@ -65,6 +65,7 @@ def in_the_library(spec: JobSpec) -> float | tuple[str, str]:
         return error.pointer, error.message
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_plans_jobs_and_the_library_agree(house: House, name: str) -> None:
     analyst, dataset = house.user("analyst"), house.dataset(privacy=PROMISE)

@@ -65,6 +65,8 @@ def gathered(node: ast.Assign | ast.Tuple) -> set[str]:
         named = getattr(node.targets[0], "id", "") == "code"
         words = [part.value for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
         return set(words) if named else set()
+    if not node.elts:
+        return set()
     first, last = node.elts[0], node.elts[-1]
     if isinstance(first, ast.Constant) and isinstance(last, ast.JoinedStr) and len(node.elts) == 3:
         return {str(first.value)}

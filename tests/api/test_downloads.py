@@ -176,6 +176,7 @@ def test_downloads_of_one_caller_are_few_and_give_their_places_back(
     assert not places._open
 
 
+@pytest.mark.longer
 def test_a_download_that_nobody_reads_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

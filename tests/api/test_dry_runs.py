@@ -37,6 +37,7 @@ def ran(house: House, analyst: Caller, job: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.longer
 def test_a_dry_run_reads_no_rows_and_asks_no_ledger(
     house: House, analyst: Caller, dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +106,7 @@ def test_nothing_of_a_dry_run_is_used_by_a_job_that_pays(
     assert refused.status_code == 422
 
 
+@pytest.mark.longer
 def test_dry_runs_have_the_limits_of_jobs(house: House, analyst: Caller, dataset: str) -> None:
     most = house.services.settings.max_jobs_waiting
     statuses = {analyst.post("/v1/jobs", json=ask(dataset)).status_code for _ in range(most)}

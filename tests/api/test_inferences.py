@@ -46,6 +46,7 @@ def inferred(analyst: Caller, place: str, **question: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("algorithm", ["mh", "pmmh", "correlated_pmmh", "mhaar", "mhaar_rb"])
 def test_every_algorithm_reads_a_released_sum_and_nothing_is_charged(
     house: House, dataset: str, algorithm: str

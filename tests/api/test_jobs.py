@@ -245,6 +245,7 @@ def chain_of(analyst: Caller, job: str, kind: str) -> bytes:
     return bytes(answer.content)
 
 
+@pytest.mark.longer
 def test_every_format_holds_the_same_draws(analyst: Caller, finished: str, tmp_path: Path) -> None:
     import pyarrow.parquet
 

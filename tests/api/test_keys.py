@@ -219,6 +219,7 @@ def test_a_stream_ends_with_its_key(either_house: House, way: str) -> None:
     assert fetch.watched(house.services, {job}, {caller})[1] == set()
 
 
+@pytest.mark.longer
 def test_a_stream_over_http_ends_with_its_key(tmp_path: Path) -> None:
     from tests.api.support import ADMIN, CSV, METADATA, job_of
 

@@ -223,6 +223,7 @@ class Listening:
         self.line.close()
 
 
+@pytest.mark.longer
 def test_streams_leave_their_places(tmp_path: Path) -> None:
     """A stream too many is 429, and one that ended makes room."""
     few = {"DPMCMC_WORKERS": "0", "DPMCMC_MAX_STREAMS_OF_USER": "5"}
@@ -364,6 +365,7 @@ def _open(url: str, said: bytes) -> socket.socket:
     return line
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     "said", [b"", b"GET /heal", b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-More: "]
 )

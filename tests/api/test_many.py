@@ -21,6 +21,7 @@ from tests.api.support import ADMIN, METADATA, House, signed_in
 MOST_BYTES = 250_000
 
 
+@pytest.mark.longer
 def test_pages_stay_small_whatever_there_is(house: House) -> None:
     analyst = house.user("analyst")
     datasets = [house.dataset(name=f"people {k}") for k in range(50)]

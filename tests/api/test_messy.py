@@ -20,6 +20,7 @@ def metadata_of(export: Export) -> dict[str, Any]:
     return METADATA | {"columns": COLUMNS} | export.declared
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
 def test_every_export_goes_in_by_all_three_ways(
     house: House, export: Export, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
@@ -56,6 +57,7 @@ ODD = {name: (text.encode(), *told) for name, (text, *told) in TABLES.items()} |
 }
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("content", "declared", "format", "wanted"), ODD.values(), ids=ODD)
 def test_every_odd_table_is_stored_alike_by_all_three_ways(
     house: House,

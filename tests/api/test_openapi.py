@@ -126,6 +126,7 @@ def test_requests_refuse_unknown_fields(document: dict[str, Any]) -> None:
         assert schemas[name]["additionalProperties"] is False, name
 
 
+@pytest.mark.longer
 @pytest.mark.timeout(240)
 def test_no_request_that_schemathesis_makes_breaks_the_service(house: House) -> None:
     import schemathesis

@@ -62,6 +62,7 @@ def test_work_stops_when_nobody_waits_for_it_and_its_process_goes_on(planners: P
     assert process_of(planners) == process
 
 
+@pytest.mark.longer
 def test_work_that_does_not_stop_ends_with_its_process(
     planners: Planners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +217,7 @@ def test_a_plan_parses_no_formula_in_the_service_itself(
     assert analyst.post("/v1/plans", json=job_of(dataset)).status_code == 200
 
 
+@pytest.mark.longer
 def test_plans_under_way_hold_no_connection_and_no_thread(house: House) -> None:
     """More plans than there are connections or threads wait; others are served meanwhile."""
     dataset, analyst = house.dataset(), house.user("analyst")

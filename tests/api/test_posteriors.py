@@ -145,6 +145,7 @@ def test_a_column_that_matters_is_favoured_and_one_that_does_not_is_not(
     assert does_not < 0.0
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("question", "pointer"),
     [

@@ -92,6 +92,7 @@ def spec_of(known: bool, **sampler: Any) -> JobSpec:
     )
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("name", CASES)
 def test_a_job_with_these_options_is_planned_run_and_read_as_in_the_library(
     house: House, name: str
@@ -167,6 +168,7 @@ def test_the_options_of_a_job_reach_its_release(house: House) -> None:
     assert near > 1.5 * far
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("known", "sampler", "option"),
     [

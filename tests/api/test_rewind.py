@@ -101,6 +101,7 @@ def accept(house: House) -> Any:
     return house.admin.post("/v1/restore", json={"accept": True, "reason": "a disk died"})
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("population", [None, "people of the town"])
 def test_an_older_database_is_found_and_gives_no_budget_back(
     database: Database, population: str | None

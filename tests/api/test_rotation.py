@@ -73,6 +73,7 @@ def test_the_service_goes_on_under_the_new_key(tmp_path: Path, url: str) -> None
         open_services(using)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_rotation_that_was_killed_goes_on(
@@ -182,6 +183,7 @@ def test_a_broken_key_file_is_refused(tmp_path: Path, content: str) -> None:
         master_key(path, create=False)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("kind", [presence.API, presence.WORKER, presence.RECOVERY])
 def test_nothing_is_rotated_while_a_process_has_the_key_in_use(
     tmp_path: Path, url: str, kind: str, monkeypatch: pytest.MonkeyPatch

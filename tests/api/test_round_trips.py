@@ -101,6 +101,7 @@ def saved(analyst: Caller, job: str, kind: str, scale: str, folder: Path) -> Pat
     return path
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     "sampler", [None, DpPenaltyOptions(num_steps=400, num_chains=2, num_warmup=100)]
 )

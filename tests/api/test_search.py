@@ -51,6 +51,7 @@ def jobs(either_house: House, analyst: Caller) -> dict[str, str]:
     }
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("text", "found"),
     [

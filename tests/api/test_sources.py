@@ -618,6 +618,7 @@ def test_a_snapshot_of_persons_keeps_their_rows_together(house: House, put: dict
     assert [one["code"] for one in made["warnings"]] == ["rows_cut"]
 
 
+@pytest.mark.longer
 @pytest.mark.services
 def test_a_refresh_is_the_next_version_on_the_same_ledger(
     house: House, put: dict[str, Put]

@@ -272,6 +272,7 @@ def test_the_service_makes_its_own_reader_where_it_is_configured(tmp_path: Path)
         assert isinstance(app.state.tokens, Tokens)
 
 
+@pytest.mark.longer
 def test_tokens_of_unknown_keys_hold_nobody_up_while_the_provider_hangs(
     tmp_path: Path, provider: Provider
 ) -> None:

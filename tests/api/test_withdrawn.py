@@ -84,6 +84,7 @@ def test_a_grant_that_stays_keeps_its_jobs(house: House) -> None:
     assert ada.get(f"/v1/jobs/{mine}").json()["status"] == "succeeded"
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("code", ACTS)
 def test_what_runs_stops_stays_paid_and_says_why(
     house: House, code: str, monkeypatch: pytest.MonkeyPatch

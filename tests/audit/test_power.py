@@ -98,6 +98,7 @@ def test_every_algorithm_is_attacked_here():
     assert set(SHARP) | UNSEEN == set(names())
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("algorithm", SHARP)
 def test_an_attack_sees_that_noise_was_cut(weaker, algorithm):
     """One of a few attacks: a threshold is learned from trials, and now and then badly."""
@@ -130,6 +131,7 @@ def usual(algorithm):
     raise AssertionError(algorithm)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_request_is_found_where_noise_is_cut(quieter, algorithm):
     request = usual(algorithm)
@@ -139,6 +141,7 @@ def test_a_request_is_found_where_noise_is_cut(quieter, algorithm):
     assert "noise" in {one.kind for one in of_plan(planned)}
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_nothing_is_found_where_noise_is_as_it_should_be(algorithm):
     assert examine(usual(algorithm), Outcome(), np.random.default_rng(1)) == []
@@ -193,6 +196,7 @@ def leaky(monkeypatch):
         monkeypatch.setitem(registry, "leaky", made)
 
 
+@pytest.mark.longer
 def test_a_sampler_is_audited_by_being_registered(leaky):
     assert ("leaky", "gaussian_mean", 1) in list(wanted(QUICK, []))
     assert candidates("leaky", "gaussian_mean", 1.0, 1e-5, 1)

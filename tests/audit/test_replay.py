@@ -89,6 +89,7 @@ def interpreter():
         yield pool
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("name", REACHED)
 def test_a_row_moves_an_answer_by_what_is_charged_and_nothing_else(interpreter, name):
     """Forced noise says where rows are evaluated, and may keep all of them from a clip."""
@@ -127,6 +128,7 @@ def test_every_algorithm_family_task_and_site_is_replayed():
     assert len(EVERY) == len(replay_cases.cases(quick=True))
 
 
+@pytest.mark.longer
 def test_every_number_is_replayed_at_both_of_its_ends(interpreter):
     """But for those that only one value suits."""
     every = interpreter.submit(replay_cases.cases, quick=False).result()

@@ -50,6 +50,7 @@ def body(dataset: str, **changes: Any) -> dict[str, Any]:
     return job_of(dataset) | {"sampler": sampler, "spend": "all"} | changes
 
 
+@pytest.mark.longer
 def test_an_address_for_mail_is_set_and_taken_back(service: Service, told: tuple[str, str]) -> None:
     async def changed() -> tuple[dict[str, Any], dict[str, Any]]:
         async with AsyncClient(service.url, told[0]) as client:

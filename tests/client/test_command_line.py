@@ -198,6 +198,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("line", "code", "told"), WRONG)
 def test_wrong_words_are_told_in_words(
     peer: str, files: Path, monkeypatch: pytest.MonkeyPatch, line: str, code: int, told: str
@@ -315,6 +316,7 @@ def test_help_and_typing_errors_need_no_key() -> None:
     assert "No such command 'sumbit'" in run("http://127.0.0.1:9", "sumbit", key="").stderr
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("words", "told"),
     [("--port 99999999", "give 0 to 65535"), ("--port many", "no port"), ("--prot 3", "--prot 3")],

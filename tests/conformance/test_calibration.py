@@ -174,6 +174,7 @@ def test_barker_keeps_the_posterior():
     assert p_value(BARKER) > PASSES
 
 
+@pytest.mark.longer
 @toys
 @pytest.mark.parametrize("variance", [1.8, 2.2])
 def test_a_tenth_of_the_variance_of_barkers_noise_would_show(monkeypatch, variance):

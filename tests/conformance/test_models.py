@@ -252,6 +252,7 @@ def test_clipped_scores_are_those_of_clipped_rows(name):
     np.testing.assert_allclose(total, expected, atol=1e-3)
 
 
+@pytest.mark.longer
 @specs
 @pytest.mark.parametrize("cut", [{"clip_bound": 0.4}, {"clip_width": 0.8}])
 def test_replacing_a_row_moves_no_sum_further_than_its_sensitivity(name, cut):
@@ -393,6 +394,7 @@ def test_a_walk_is_decided_as_its_rule_says(monkeypatch, name, alone, guided):
         assert guided is False or (given == sides).all()
 
 
+@pytest.mark.longer
 @specs
 @pytest.mark.parametrize("round_", [False, True])
 def test_trajectories_are_those_of_their_gradients(monkeypatch, name, round_):

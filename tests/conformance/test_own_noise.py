@@ -125,6 +125,7 @@ def drawn_chain(made):
     return np.concatenate([block.value for block in drawing(made)], axis=1)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("name", "family", "options"), CASES)
 def test_each_charged_release_has_noise_of_its_own(door, name, family, options):
     """As many integers, or vectors of them, as the event lists, at the same multipliers."""

@@ -305,6 +305,7 @@ def test_nothing_is_composed_that_round_off_would_make_worthless(
     assert asked
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("z", [0.05, 0.3, 3.0, 200.0])
 def test_a_gaussian_on_the_grid_is_the_librarys(z: float) -> None:
     from dp_accounting.pld import privacy_loss_distribution as library

@@ -203,6 +203,7 @@ def test_a_schema_of_other_rows_or_other_answers_is_refused_before_anything_is_p
     assert budget.calls == 0
 
 
+@pytest.mark.longer
 def test_memory_does_not_grow_with_the_rows_of_an_iterator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

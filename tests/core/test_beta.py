@@ -78,6 +78,7 @@ def test_with_all_the_budget_it_is_the_exact_posterior(case, homes, seeded):
     assert np.abs(found.std(axis=0) / sds - 1.0).max() < 0.15
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("phi", [2.0, 6.0, 300.0])
 @pytest.mark.parametrize("eta", [-2.5, 0.0, 1.0])
 def test_a_share_says_the_gradient_of_its_log_likelihood_and_what_it_tells(phi, eta):

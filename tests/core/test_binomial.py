@@ -110,6 +110,7 @@ def test_more_cases_than_trials_are_trials_that_were_all_cases(people):
     assert np.abs((draws.mean(axis=0) - theta) / sds).max() < 0.15
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(("epsilon", "rows"), [(1.0, 20_000), (4.0, 2000)])
 def test_intervals_hold_the_truth_as_often_as_they_say(epsilon, rows):
     held, runs = [], 40

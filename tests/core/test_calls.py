@@ -383,6 +383,7 @@ def paying(algorithms):
         yield "sample", hopeless | {"formula": "x ~ y", "sampler": short}
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_rows_cost_nothing_or_give_a_result_where_errors_are_raised(odd):
     with warnings.catch_warnings(), np.errstate(all="raise"):

@@ -172,6 +172,7 @@ def released(seed, *, effect=-2.5, rows=2000, epsilon=4.0, estimand=None):
     )
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("estimand", ["robust", "model"])
 @pytest.mark.parametrize("effect", [-2.5, 1.5])
 def test_a_rare_category_of_counts_is_held_by_its_interval(effect, estimand):

@@ -92,6 +92,7 @@ assert not faults, faults
 """
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("again", range(3))  # without the lock every other one fails
 def test_first_requests_at_once_find_whole_packages(again):
     ran = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, check=False)

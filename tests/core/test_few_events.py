@@ -402,6 +402,7 @@ def test_a_rare_category_with_many_events_is_right_or_unreliable(seed):
     assert fit.verdict.status == "unreliable" or abs(row.mean - right) < 3.0 * row.sd
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("family", "epsilon", "rows", "share"),
     [

@@ -172,6 +172,7 @@ def test_algorithm_7_is_exact_where_the_sum_is_not_normal():
     assert normal / wanted > 1.03  # what the normal approximation makes of it
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("noise", [LaplaceNoise(2.0), GaussianNoise(5.0), LaplaceNoise(0.3)])
 def test_algorithm_8_agrees_to_three_standard_errors(noise):
     statistic = Statistic("absolute_power", 1.0, -10.0, 10.0)

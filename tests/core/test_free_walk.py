@@ -62,6 +62,7 @@ def test_draws_are_from_likelihood_times_prior(one, mean, sd):
     assert walk.r_hat < 1.01
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("bounded", [False, True])
 @pytest.mark.parametrize("size", [3, 50])
 def test_correlated_normals_come_out_as_in_closed_form(size, bounded):
@@ -247,6 +248,7 @@ def test_priors_that_make_no_sense_are_refused_at_their_field(one, field):
     assert caught.value.pointer == f"/prior/x/{field}"
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("one", [case[0] for case in CASES])
 def test_densities_of_priors_add_up_to_one(one):
     if not one.proper:

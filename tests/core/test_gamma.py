@@ -132,6 +132,7 @@ def test_persons_have_the_cluster_robust_width():
     assert (sds > 1.2 * alone).all()
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("epsilon", [8.0, 16.0])
 def test_intervals_hold_the_truth_as_often_as_they_say(epsilon):
     held, runs = [], 60

@@ -858,6 +858,7 @@ def exact_lines(made, draws=2500):
     return np.array(kept)
 
 
+@pytest.mark.longer
 def test_with_hardly_any_noise_levels_and_slopes_have_the_posterior_without_privacy():
     made = lines()
     fit = sample("y ~ x + (x | ward)", made.data, made.schema, epsilon=1e6, delta=1e-6)
@@ -1015,6 +1016,7 @@ def test_means_are_averaged_over_what_the_release_tells_of_predictors(family):
     assert np.sqrt(part.variances()) == pytest.approx(arrow.averaged, rel=0.25)
 
 
+@pytest.mark.longer
 def test_a_release_that_is_noise_alone_has_draws():
     """Slopes of thirty groups in 300 rows of counts that are all 0, at epsilon .01."""
     names = tuple(f"w{k}" for k in range(30))

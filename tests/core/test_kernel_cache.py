@@ -168,6 +168,7 @@ def test_a_full_disk_does_not_end_the_call_that_compiles(tmp_path):
     assert called(tmp_path, "full") == ["42.0", "1"]
 
 
+@pytest.mark.longer
 @compiled
 @pytest.mark.parametrize("kind", ["nbi", "nbc"])
 @pytest.mark.parametrize("left", [b"", b"not what was written", None])

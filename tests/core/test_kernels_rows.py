@@ -95,6 +95,7 @@ def test_elementary_functions_stay_finite_far_out():
         assert 1e-153 < maths.exp_far(value) < 1e153
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("limit", [0.01, 0.3, 30.0])
 @pytest.mark.parametrize(("near", "size"), [(False, 0.2), (False, 0.01), (True, 0.01)])
 def test_every_row_is_clipped(setting, limit, near, size):
@@ -113,6 +114,7 @@ def test_parts_add_up_to_the_bit(setting):
     assert (np.sum(parts, axis=0) == whole).all()
 
 
+@pytest.mark.longer
 def test_what_is_not_a_number_counts_as_a_row_at_the_bound(setting):
     """A ratio that cannot be computed moves a sum no further than any other row."""
     flat, x, y, theta = setting
@@ -169,6 +171,7 @@ for name in t.SPECS:
 """
 
 
+@pytest.mark.longer
 @pytest.mark.compiled("runs both ways in processes of its own")
 def test_compiled_and_plain_kernels_agree(repository):
     def values(disabled):

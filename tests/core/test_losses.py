@@ -62,6 +62,7 @@ def test_sampled_laplace_costs_no_less_than_the_randomised_response_that_it_is(c
         assert exact <= composed(Repeat(event, count), delta) <= exact * 1.002
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("z", "rate", "count", "interval"),
     [

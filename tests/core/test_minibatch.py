@@ -113,6 +113,7 @@ def test_each_decision_reads_its_own_batch():
     assert (np.diff(draws[:, :, 0], axis=1, prepend=0.0).T > 0.0).tolist() == yes.tolist()
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("count", "batch", "rows", "epsilon"),
     [

@@ -152,6 +152,7 @@ def test_a_row_that_is_left_out_changes_no_gradient(name, clip):
         assert np.abs(sums).max() > 0.0
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("name", MODELS_TRIED)
 def test_a_row_that_comes_or_goes_changes_a_ratio_sum_by_no_more_than_is_charged(name):
     """Also where the interval of all other rows is far from 0, as that of a count of 5 or more."""

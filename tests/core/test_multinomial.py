@@ -348,6 +348,7 @@ def test_the_worst_rows_of_several_classes_are_as_far_apart_as_is_paid_for(monke
 # ---- what a release makes of it ----
 
 
+@pytest.mark.longer
 @pytest.mark.compiled("thousands of rows, looked at a dozen times")
 @pytest.mark.parametrize(("rows", "seed"), [(400, 1), (4000, 2)])
 def test_with_all_the_budget_it_is_the_posterior(rows, seed):
@@ -408,6 +409,7 @@ def held(x, theta, mu, runs):
     return np.array(inside), np.array(wide), np.array(reliable)
 
 
+@pytest.mark.longer
 @pytest.mark.compiled("hundreds of releases")
 @pytest.mark.parametrize("mu", [0.25, 1.0])
 def test_intervals_hold_the_truth_at_a_small_budget(mu):
@@ -449,6 +451,7 @@ def test_any_rows_give_finite_draws_no_wider_than_the_prior(rows, kind):
         assert isinstance(verdict(found).sentence, str)
 
 
+@pytest.mark.longer
 def test_many_categories_are_released_together():
     rng = np.random.default_rng(10)
     theta = np.column_stack([np.zeros(19), 0.7 * rng.normal(size=(19, 2))])

@@ -88,6 +88,7 @@ GIVEN = {
 
 
 # sds of a robust fit are as the model has them, and of the model's own as the rows' scores vary
+@pytest.mark.longer
 @pytest.mark.parametrize(("estimand", "apart"), [("robust", 0.05), ("model", 0.1)])
 @pytest.mark.parametrize("case", GIVEN)
 def test_with_all_the_budget_it_is_the_exact_posterior(case, estimand, apart, people, seeded):
@@ -137,6 +138,7 @@ def exactly_both(data, offset, weight):
     return found, np.sqrt(shares @ (draws - found) ** 2)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("case", GIVEN)
 def test_a_dispersion_is_estimated_with_its_coefficients(case, people, seeded):
     data = dict(people)

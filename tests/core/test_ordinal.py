@@ -493,6 +493,7 @@ def test_a_plan_knows_about_how_wide_runs_are_and_where_rows_do_not_stand_out():
     assert not plan(schema_of(500), job(epsilon=0.05)).usable
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("epsilon", [1e-4, 1e-2, 1.0, 1e9])
 @pytest.mark.parametrize("formula", [FORMULA, "grade ~ 1", "grade ~ age * sex + pay"])
 def test_no_rows_and_no_noise_end_in_an_error(formula, epsilon):

@@ -197,6 +197,7 @@ def test_a_response_at_a_bound_stands_for_what_lies_beyond():
     assert stats.chisquare(counted).pvalue > 0.001
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("noise_sd", [800.0, 420.0, 60.0, 4.0])
 @pytest.mark.parametrize("family", ["poisson", "logistic"])
 def test_the_test_rejects_a_model_that_holds_at_its_level(family, noise_sd):
@@ -258,6 +259,7 @@ def test_a_misfit_is_seen_and_has_a_remedy(family, y, word):
     assert "is right" not in check.explain()  # of a model it is never said
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("family", "y"), [("negative_binomial", MORE), ("student_t", TAILS), ("poisson", None)]
 )

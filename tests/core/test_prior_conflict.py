@@ -101,6 +101,7 @@ def test_no_conflict_where_the_rows_say_nothing_else():
     assert not any("declared bounds" in reason for reason in reasons)
 
 
+@pytest.mark.longer
 def test_a_narrow_column_that_noise_hides_is_not_held_by_the_prior():
     """Years among bounds of three thousand, which noise does not tell from a constant."""
     bounds = {"year": (0, 3000), "z": (-5, 5), "y": ("a", "b", "c")}

@@ -100,6 +100,7 @@ def test_the_closed_form_is_the_posterior_on_a_grid():
     assert np.linalg.norm(found.mean - PRIOR.mean) > 0.1
 
 
+@pytest.mark.longer
 def test_variances_are_drawn_from_their_density_on_a_grid():
     _, _, gram, told = truths(1, np.random.default_rng(3), sds=(1e-9, 2.0, 1.0))
     told = replace(told, gram=gram[0], moments=told.moments[0])

@@ -171,6 +171,7 @@ def peak(act):
         tracemalloc.stop()
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_memory_of_a_release_does_not_grow_with_the_rows(monkeypatch, threads):
     monkeypatch.setattr(design_rows, "HELD_NUMBERS", 0)

@@ -144,6 +144,7 @@ def test_persons_have_the_cluster_robust_width():
     assert (sds[:2] > 1.2 * alone[:2]).all()
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_intervals_hold_the_truth_as_often_as_they_say(epsilon):
     held, runs = [], 60

@@ -12,6 +12,7 @@ from dpmcmc.samplers.minibatch import batches
 SURE = 1e-6
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("rows", "batch"),
     [(2, 1), (3, 2), (4, 1), (4, 2), (5, 2), (5, 3), (6, 3), (7, 5), (8, 4), (9, 7)],

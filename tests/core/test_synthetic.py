@@ -245,6 +245,7 @@ def test_the_errors_that_noise_causes_are_those_of_weighted_counts():
     assert errors.of_mean["age"] == pytest.approx(np.std(ages @ z_age) / rows, rel=0.05)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("rows", [3, 30])
 def test_tables_of_few_rows_are_not_reliable(rows):
     data, schema = mixed(rows)
@@ -289,6 +290,7 @@ def test_what_chains_are_compared_by_is_evenly_spaced_and_bounded(monkeypatch):
     assert np.array_equal(some, every[3::4])
 
 
+@pytest.mark.longer
 def test_many_tables_of_many_cells_need_no_memory_for_all_probabilities():
     """They took 8 bytes for each cell of each table, 16 GB at most, once all was paid for."""
     model = LogLinear((20, 20, 50), ((0,), (1,), (2,)))

@@ -128,6 +128,7 @@ def unlike(page):
     return None
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("page", pages_with("python", "run"))
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(page, monkeypatch, tmp_path):
     """Noise is fresh, and of sound releases one in a hundred is called unreliable: three tries."""

@@ -91,6 +91,7 @@ def test_the_release_of_the_guide_gives_the_posterior_that_it_promises():
     assert "height  17" in said
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("guide", "name", "tests"),
     [

@@ -39,6 +39,7 @@ def site(tmp_path_factory):
     return place / "site"
 
 
+@pytest.mark.longer
 def test_no_page_loads_anything_from_elsewhere(site):
     pages = list(site.rglob("*.html"))
     assert len(pages) > 60
@@ -57,6 +58,7 @@ def test_formulas_are_shown_as_they_are_written(site):
         assert not re.search(r"<(?!img )[A-Za-z/][^>\n]*>", prose), page
 
 
+@pytest.mark.longer
 def test_the_reference_knows_every_name_command_operation_and_schema(site):
     def anchors(page):
         return set(re.findall(r'<h\d id="([^"]+)"', (site / "reference" / page).read_text()))

@@ -62,6 +62,7 @@ def job_of(key: str, service: Service, **told: object) -> dict[str, Any]:
         return client.wait(client.submit(body | told)["id"], timeout=60)
 
 
+@pytest.mark.longer
 def test_wrong_key_is_told_and_makes_no_session(page: Page, service: Service) -> None:
     sign_in(page, service.url, "dpm_wrong")
     expect(page.get_by_role("alert")).to_contain_text("not known")
@@ -168,6 +169,7 @@ def test_a_formula_is_chosen_by_click_and_epsilon_by_what_it_brings(
     expect(submit).to_be_enabled()
 
 
+@pytest.mark.longer
 def test_a_task_beyond_the_budget_cannot_be_submitted(
     page: Page, service: Service, analyst: str
 ) -> None:
@@ -231,6 +233,7 @@ def test_predictions_ask_for_the_covariates_of_the_formula_alone(
     expect(page.locator("[name='at.x']")).to_be_visible()
 
 
+@pytest.mark.longer
 def test_a_task_of_every_kind_is_planned_submitted_and_read_in_the_browser(
     page: Page, service: Service, analyst: str
 ) -> None:
@@ -1003,13 +1006,14 @@ def test_a_name_in_use_is_refused_by_the_page_and_by_the_service(
     assert name.evaluate("one => one.validationMessage") == ""
 
 
+@pytest.mark.longer
 def test_the_page_asks_what_may_be_misread_and_takes_the_answers(
     page: Page, service: Service, tmp_path: Path
 ) -> None:
     """Names of rows without quotes, and a last line of totals."""
     rows = tmp_path / "rows.csv"
-    lines = [f"{k + 1},{k % 7}" for k in range(300)]
-    rows.write_text("dose\n" + "\n".join([*lines, "Total,897"]) + "\n")
+    lines = [f"{k + 1},{k * k % 997}" for k in range(300)]  # rows of no other test
+    rows.write_text("dose\n" + "\n".join([*lines, "Total,147233"]) + "\n")
     uploading(page, service, rows, "doses")
     page.get_by_role("button", name="Look at the file").click()
     expect(page.locator("#looked")).to_contain_text("row_names")
@@ -1017,7 +1021,7 @@ def test_the_page_asks_what_may_be_misread_and_takes_the_answers(
     page.get_by_role("button", name="Look at the file").click()
     expect(page.locator("[data-c=name]")).to_have_value("dose")
     page.locator(".column").get_by_label("Lower").fill("0")
-    page.locator(".column").get_by_label("Upper").fill("9")
+    page.locator(".column").get_by_label("Upper").fill("996")
     page.get_by_role("button", name="Upload").click()
     expect(page.get_by_role("alert")).to_contain_text("begins with a word such as Total")
     page.get_by_label("Lines of notes below the rows").fill("1")
@@ -1095,6 +1099,7 @@ def test_an_admin_declares_columns_by_a_table_and_a_dataset(
         admin.destroy(made["id"])
 
 
+@pytest.mark.longer
 def test_a_thousand_columns_are_declared_by_a_table(
     page: Page, service: Service, tmp_path: Path
 ) -> None:

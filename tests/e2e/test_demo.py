@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 LIMIT_CPU_SECONDS = 60  # two cores have 120 in a minute; other tests may share them
 
 
@@ -27,6 +29,7 @@ def processes_that_mention(word: str) -> list[Path]:
     return found
 
 
+@pytest.mark.longer
 def test_demo_shows_posterior_and_refusal_and_leaves_nothing(
     repository: Path, tmp_path: Path
 ) -> None:

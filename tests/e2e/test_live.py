@@ -84,6 +84,7 @@ def test_the_page_of_a_job_follows_it_and_keeps_what_the_reader_does(
     expect(page.locator("main")).to_be_focused()
 
 
+@pytest.mark.longer
 def test_what_a_job_released_appears_when_it_has_ended(
     page: Page, service: Service, key: str, analyst: Client
 ) -> None:
@@ -141,6 +142,7 @@ def test_a_page_that_nobody_sees_follows_nothing(
     expect(page.locator("#status")).to_contain_text("cancelled")
 
 
+@pytest.mark.longer
 def test_an_ended_session_and_a_lost_service_are_told(
     browser: Browser, service: Service, key: str, analyst: Client
 ) -> None:

@@ -117,6 +117,7 @@ def visits(service: Service, tmp_path_factory: pytest.TempPathFactory) -> str:
     return "visits"
 
 
+@pytest.mark.longer
 def test_an_analyst_comes_to_an_answer_in_eight_clicks(
     page: Page, service: Service, people: dict[str, str], visits: str
 ) -> None:

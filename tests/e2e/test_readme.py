@@ -31,6 +31,7 @@ def ran(script: str, repository: Path, **variables: str) -> str:
     return done.stdout
 
 
+@pytest.mark.longer
 def test_walk_with_curl_works_as_printed(
     service: Service, repository: Path, tmp_path: Path
 ) -> None:
@@ -51,6 +52,7 @@ def test_walk_with_curl_works_as_printed(
     assert re.search("'status': '(un)?reliable'", done)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("guide", "shown"),
     [

@@ -87,6 +87,7 @@ def started(
         yield service
 
 
+@pytest.mark.longer
 def test_a_life_over_http(started: tuple[subprocess.Popen[bytes], Service], tmp_path: Path) -> None:
     process, service = started
     admin, analyst, dataset = set_up(service, tmp_path)
@@ -260,6 +261,7 @@ def read_by_each(page: httpx.Client, key: str, statistics: list[str]) -> None:
     assert "must be a number" in told.text
 
 
+@pytest.mark.longer
 def test_a_worker_that_is_killed_in_mid_job_costs_one_debit_and_gives_one_chain(
     started: tuple[subprocess.Popen[bytes], Service], tmp_path: Path
 ) -> None:
@@ -364,6 +366,7 @@ def test_sigterm_lets_a_running_job_finish_and_exits_0(tmp_path: Path) -> None:
         assert analyst.budget(analyst.job(job)["dataset"])["jobs"] == 1
 
 
+@pytest.mark.longer
 def test_the_first_admins_key_is_made_and_told_once(tmp_path: Path) -> None:
     told = "The first admin's key, shown this once: "
     alone = {"DPMCMC_ADMIN_KEY": "", "DPMCMC_WORKERS": "0"}

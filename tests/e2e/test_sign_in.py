@@ -57,6 +57,7 @@ def tab(browser: Browser, entered: Service, outside: Provider) -> Iterator[Page]
     assert not faults
 
 
+@pytest.mark.longer
 def test_somebody_signs_in_at_the_provider_submits_a_job_and_signs_out(
     tab: Page, entered: Service, outside: Provider, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ def test_somebody_signs_in_at_the_provider_submits_a_job_and_signs_out(
         )
 
 
+@pytest.mark.longer
 def test_a_session_goes_on_in_the_browser_until_the_providers_ends(
     tab: Page, entered: Service, outside: Provider
 ) -> None:

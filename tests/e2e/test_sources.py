@@ -29,6 +29,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield running
 
 
+@pytest.mark.longer
 def test_an_admin_registers_a_snapshot_and_takes_it_again(page: Page, service: Service) -> None:
     page.goto(service.url)
     page.get_by_label("API key").fill(service.admin_key)

@@ -160,6 +160,7 @@ def entered(page: Page, url: str, key: str) -> None:
     expect(page.get_by_role("heading", name="Datasets")).to_be_visible()
 
 
+@pytest.mark.longer
 def test_the_whole_walk_by_keys_alone(
     page: Page, service: Service, repository: Path, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def run(repository, tmp_path):
     return command
 
 
+@pytest.mark.longer
 def test_what_was_run_is_kept_and_what_is_missing_is_added(run):
     piece = ("--problem=d2-tempered", "--only", "noisy_mean", "exact", "--eps", "2")
     report, first = run(*piece, "--seeds=1")
@@ -48,6 +49,7 @@ def test_what_was_run_is_kept_and_what_is_missing_is_added(run):
     assert report["thesis"]["d2-tempered"]["dp_hmc"]["1.0"] == 0.34
 
 
+@pytest.mark.longer
 def test_the_planners_choice_has_half_the_mmd_of_any_chain_of_the_thesis(run):
     words = ("--problem=d2", "--only", "auto", "--eps", "1", "2", "4", "--seeds=4")
     report, rows = run(*words)

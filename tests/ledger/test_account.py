@@ -50,6 +50,7 @@ def test_spent_epsilon_is_composed_and_not_a_sum(books):
     assert one < books.balance().spent_epsilon < 4 * one
 
 
+@pytest.mark.longer
 def test_a_post_pays_once_however_often_it_is_repeated(books):
     job = books.reserve()
     permits = [books.post(job) for _ in range(3)]

@@ -56,6 +56,7 @@ COMMON = (
 )
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("statement", COMMON)
 def test_the_database_refuses_to_change_the_ledger(used, statement):
     with pytest.raises(DBAPIError, match=r"immutable|stays|forward"):
@@ -79,6 +80,7 @@ def test_sqlite_refuses_to_replace_an_entry(used):
             run(used, f"INSERT OR REPLACE INTO {table} SELECT * FROM {table}")
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("column", "value"),
     [
@@ -102,6 +104,7 @@ def test_a_changed_field_is_found(used, column, value):
     assert found.problem.startswith(("entry 5", "entry 6"))
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("statements", "problem"),
     [

@@ -81,6 +81,7 @@ upgrade(SessionFactory(sys.argv[1]).engine)
     assert tables(factory) == set(Base.metadata.tables)
 
 
+@pytest.mark.longer
 def test_the_command_line_of_alembic_works(factory):
     url = factory.engine.url.render_as_string(hide_password=False)
     for command in (["upgrade", "head"], ["check"], ["downgrade", "base"]):

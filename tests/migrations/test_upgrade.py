@@ -30,6 +30,7 @@ def migrated(sessions, tmp_path, program="app.migrate"):
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.longer
 def test_no_migration_is_applied_under_a_process_that_runs(sessions, tmp_path):
     say(sessions, API, able=True)
     assert migrated(sessions, tmp_path).returncode == 0  # nothing is missing
@@ -46,6 +47,7 @@ def test_no_migration_is_applied_under_a_process_that_runs(sessions, tmp_path):
     assert is_current(sessions.engine)
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("program", ["app.migrate", "app.serve", "worker.recovery"])
 def test_a_database_of_a_later_version_is_left_alone(sessions, tmp_path, program):
     with sessions.engine.begin() as connection:

@@ -36,6 +36,7 @@ def runs():
         yield process
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("one", BUGS, ids=lambda one: one.name)
 def test_every_bug_can_be_planted_and_names_a_test(one):
     source = (ROOT / one.file).read_text()
@@ -76,6 +77,7 @@ def test_a_bug_is_found_however_its_code_is_laid_out():
     assert planted(spread, bug("False")) == planted(source, bug("False"))
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("made", "survived"),
     [

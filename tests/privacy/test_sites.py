@@ -82,6 +82,7 @@ def draws():
     return [call for call in found if call[0] != PASSES_ON]
 
 
+@pytest.mark.longer
 def test_the_tables_name_every_function_that_draws_and_no_other():
     noise = {where for where, name, _ in draws() if name in DOORS}
     assert noise == {site.caller for site in SITES}

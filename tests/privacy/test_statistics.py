@@ -184,6 +184,7 @@ def test_noise_is_in_the_unit_of_the_sensitivity():
 # --- laws of what is released
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("form", ["batch", "sequential"])
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_released_numbers_have_the_claimed_noise_and_not_a_tenth_less(form, noise):
@@ -213,6 +214,7 @@ def test_each_number_has_noise_of_its_own(form):
     assert len(np.unique(found)) == found.size
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_laws_on_two_neighbours_are_as_far_apart_as_is_charged(noise):
     """The best test at a threshold: its advantage is the paid one, and not more by 5 sds."""

@@ -95,6 +95,7 @@ def test_chance_says_which_rows_are_first():
     assert np.mean(found) == pytest.approx(4.5, abs=5 * 2.6 / math.sqrt(FIRST * 40))
 
 
+@pytest.mark.longer
 def test_each_stage_has_its_noise_in_full():
     """400 releases of rows at the bound: mean absolute noise to 4 sds, a quarter less is seen."""
     found = [stages([10.0] * ROWS, seed=seed, thetas=THETAS[-2:]) for seed in range(400)]

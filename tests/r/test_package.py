@@ -176,6 +176,7 @@ def test_check_is_clean_and_no_test_is_skipped(r: Path, asked: dict[str, str]) -
     assert int(passed) > 150
 
 
+@pytest.mark.longer
 def test_guide_runs_as_printed(r: Path, asked: dict[str, str], tmp_path: Path) -> None:
     script = tmp_path / "guide.R"
     script.write_text("\n".join(blocks("from_r.md", "r")))

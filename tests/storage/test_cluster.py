@@ -130,6 +130,7 @@ def cells(table):
     return np.array([np.trunc(2**20 * v).sum() for v in table.columns.values()] + [table.rows])
 
 
+@pytest.mark.longer
 def test_a_release_has_the_bits_of_one_process_and_draws_noise_once(kept, three, warnings_of):
     alone, together = Seeded(1), Seeded(1)
     expected = kept.released(random=alone)
@@ -181,6 +182,7 @@ def test_killed_workers_change_no_bit_and_no_noise(kept, tmp_path_factory):
     assert alone.rng.bit_generator.state == together.rng.bit_generator.state
 
 
+@pytest.mark.longer
 def test_a_cluster_that_goes_away_leaves_the_sums_to_the_job(kept, tmp_path, warnings_of):
     expected = kept.opened().summed(("a",), 500, cells)
     with running(kept.folder, 1) as made:
@@ -201,6 +203,7 @@ def test_a_cluster_that_is_not_there_costs_a_job_seconds(kept, monkeypatch, warn
     assert warnings_of == ["cluster_lost"]
 
 
+@pytest.mark.longer
 def test_a_worker_that_stalls_is_not_waited_for_beyond_the_order(kept, warnings_of):
     expected = kept.opened().summed(("a",), 500, cells)
     with running(kept.folder, 1) as made:
@@ -213,6 +216,7 @@ def test_a_worker_that_stalls_is_not_waited_for_beyond_the_order(kept, warnings_
     assert warnings_of == ["cluster_lost"]
 
 
+@pytest.mark.longer
 def test_with_tls_nobody_without_a_certificate_of_its_authority_reaches_a_cluster(
     kept, tmp_path, monkeypatch, warnings_of
 ):

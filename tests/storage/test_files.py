@@ -205,6 +205,7 @@ def test_fewer_rows_than_were_stored_cannot_be_claimed(files):
         files.load(row)
 
 
+@pytest.mark.longer
 def test_another_datasets_file_is_found(files):
     ours, theirs = stored(files), stored(files)
     replace(files, ours, content_of(files, theirs))

@@ -44,6 +44,7 @@ def taken(folder: Path, content: bytes, columns: int, most: int, limits: Limits)
     return ingest_by_unit(files, *upload)[0]
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("rows", "persons", "columns", "most"),
     [(300_000, 10**9, 1, 1), (300_000, 500, 1, 8), (150_000, 90_000, 9, 20)],

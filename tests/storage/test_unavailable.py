@@ -75,6 +75,7 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("damage", [*DAMAGES, "absent"])
 def test_nothing_is_paid_for_rows_that_cannot_be_opened(
     lived_in: tuple[House, Place], damage: str
@@ -299,6 +300,7 @@ def test_a_file_that_is_damaged_while_its_job_runs_sets_the_dataset_aside(
         house.services.close()
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("cheap", [True, False])
 @pytest.mark.parametrize("at", [0, 50, 8 + CHUNK + 50, 8 + 2 * CHUNK + 3, -1])
 def test_seals_are_examined_all_of_them_where_that_is_cheap(

@@ -4,10 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROWS, COLUMNS = 150_000, 50
 VALUES = 8 * ROWS * COLUMNS  # 60 million bytes
 
 
+@pytest.mark.longer
 def test_an_upload_is_not_held_in_memory_and_a_job_takes_no_more_than_declared(
     repository: Path, tmp_path: Path
 ) -> None:

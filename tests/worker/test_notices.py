@@ -196,6 +196,7 @@ def test_a_mail_server_that_hangs_is_given_up(
             assert len(waiting(house)) == 1
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     "email", ["", "ada", "a@b\nBcc: c@d", "a b@c", "<a@b>", "a@b,c@d", "a" * 250 + "@b.org", 3]
 )

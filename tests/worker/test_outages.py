@@ -136,6 +136,7 @@ def limit_pages(house: House, most: int) -> None:
         session.execute(text(f"PRAGMA max_page_count={most}"))
 
 
+@pytest.mark.longer
 @pytest.mark.services
 def test_a_database_that_is_killed_in_mid_job(
     server: Server, on_server: House, monkeypatch: pytest.MonkeyPatch

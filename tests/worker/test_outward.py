@@ -94,6 +94,7 @@ def test_an_address_that_leads_nowhere_is_an_error_of_its_own(url: str) -> None:
         exchange("GET", url, SECONDS)
 
 
+@pytest.mark.longer
 def test_what_lingers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outward, "_places", threading.BoundedSemaphore(1))
     with outside("silent") as url:

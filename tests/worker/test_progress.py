@@ -24,6 +24,7 @@ def test_progress_is_a_schedule() -> None:
     assert scheduled(10.0, 10.0, 1000) == scheduled(1e9, 10.0, 1000) == 950
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("blocks", [0, 1, 3])
 def test_progress_of_a_running_job_does_not_depend_on_what_it_has_done(
     house: House, monkeypatch: pytest.MonkeyPatch, blocks: int

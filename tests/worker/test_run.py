@@ -350,6 +350,7 @@ def test_a_worker_that_was_given_up_can_store_nothing(
     assert blocks(house, job) == {2}
 
 
+@pytest.mark.longer
 def test_a_live_worker_keeps_its_job(
     house: House, analyst: Caller, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,6 +149,7 @@ def test_a_file_that_is_damaged_between_two_passes_ends_the_job_and_the_debit_st
     assert passes[0] == 3
 
 
+@pytest.mark.longer
 def test_a_job_is_summed_on_a_cluster_by_orders_for_the_event_that_it_paid_for(
     house: House, analyst: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,6 +163,7 @@ def test_the_same_request_is_the_same_job(house: House, analyst: Caller) -> None
     assert other.json()["code"] == "idempotency_key_reused"
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize(
     ("changes", "pointer"),
     [
