@@ -37,8 +37,8 @@ def even(matrices: Any) -> Floats:
 
 
 def eigen(matrices: Floats) -> tuple[Floats, Floats]:
-    """Return eigenvalues (k, p) and vectors (k, p, p) of symmetric matrices (k, p, p)."""
-    if matrices.size < MANY_NUMBERS:
+    """Return eigenvalues (..., p) and vectors (..., p, p) of symmetric matrices (..., p, p)."""
+    if matrices.ndim < 3 or matrices.size < MANY_NUMBERS:
         values, vectors = np.linalg.eigh(matrices)
     else:
         values, vectors = shared_out(np.linalg.eigh, matrices)
@@ -69,7 +69,7 @@ def within(matrices: Floats, root: Floats, most: Floats | float) -> Floats | Non
         sizes = np.linalg.norm(relative, axis=(-2, -1))
     if (sizes <= 1.0).all():
         return None
-    values, vectors = eigen(relative) if relative.ndim == 3 else np.linalg.eigh(relative)
+    values, vectors = eigen(relative)
     half = np.linalg.solve(back.T, vectors * np.sqrt(np.clip(values, 0.0, 1.0))[..., None, :])
     return even(half @ turned(half))
 

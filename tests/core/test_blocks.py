@@ -60,14 +60,10 @@ def test_a_stack_of_matrices_has_the_same_bits_on_any_number_of_threads(
 
 @pytest.mark.parametrize(("width", "one"), [(blocks.NARROW, True), (blocks.NARROW + 1, False)])
 def test_narrow_matrices_have_one_thread_of_blas_for_as_long_as_asked(width, one):
-    def threads():
-        libraries = ThreadpoolController().select(user_api="blas").info()
-        return [library["num_threads"] for library in libraries]
-
-    before = threads()
+    before = blas_threads()
     with one_blas_thread(width):
-        assert threads() == ([1] * len(before) if one else before)
-    assert threads() == before
+        assert blas_threads() == ([1] * len(before) if one else before)
+    assert blas_threads() == before
 
 
 def test_blocks_are_computed_on_several_threads_and_few_are_held(monkeypatch):
